@@ -1,0 +1,594 @@
+/* SPDX-License-Identifier: ((GPL-2.0 WITH Linux-syscall-note) OR Linux-OpenIB) */
+/*
+ * ib_xrc: XRC domains on any RC-capable RDMA device.
+ *
+ * This header is the one definition of the ABI of /dev/infiniband/xrc. The
+ * kernel module and the Rust library are generated from it, C includes it.
+ *
+ * The calls are uverbs ioctls: RDMA_VERBS_IOCTL on a struct
+ * ib_uverbs_ioctl_hdr followed by struct ib_uverbs_attr, as
+ * <rdma/rdma_user_ioctl_cmds.h> defines them, with uverbs' rules and errnos
+ * (drivers/infiniband/core/uverbs_ioctl.c):
+ *
+ *   EPROTONOSUPPORT  unknown object or method, an unknown attribute that is
+ *                    flagged UVERBS_ATTR_F_MANDATORY, reserved header bits set
+ *   EINVAL           a header whose length does not match, a wrong driver_id,
+ *                    an attribute given twice, missing or of a wrong size, a
+ *                    handle that names an object of another kind
+ *   EOPNOTSUPP       trailing bytes beyond what the kernel knows are not zero
+ *   ENOENT           no such handle
+ *   EBUSY            the handle is in use by another call, or cannot be closed
+ *                    while objects depend on it
+ *   EFAULT           a bad pointer
+ *   EIO              the device is gone; only closing still works
+ *
+ * Before IB_XRC_METHOD_BIND a file belongs to no device: driver_id must then be
+ * RDMA_DRIVER_UNKNOWN and only IB_XRC_METHOD_BIND and
+ * IB_XRC_METHOD_LIST_DEVICES work (the others return ENODEV). After it,
+ * driver_id must be the device's, as on a uverbs file.
+ *
+ * How to read the attribute lists below:
+ *   handle, new    len 0; the kernel writes the new handle to attr.data
+ *   handle         len 0; attr.data is a handle of this file
+ *   fd, new        len 0; the kernel writes the new descriptor to attr.data_s64
+ *   raw fd         len 0; attr.data_s64 is any descriptor of the caller
+ *   in TYPE        len = size, inline in attr.data when size <= 8, else attr.data
+ *                  is a pointer to it
+ *   out TYPE       len = size of the buffer, attr.data is a pointer to it, never
+ *                  inline; UVERBS_ATTR_F_VALID_OUTPUT is set when it was written.
+ *                  A longer buffer is filled up with zeroes
+ *   out TYPE[]     an array; the kernel writes as many whole elements as fit
+ *   ?              the attribute is optional
+ */
+#ifndef IB_USER_XRC_H
+#define IB_USER_XRC_H
+
+#include <linux/types.h>
+#include <rdma/ib_user_ioctl_cmds.h>
+#include <rdma/ib_user_verbs.h>
+#include <rdma/rdma_user_ioctl_cmds.h>
+
+/*
+ * Increased when a program built for an older header would stop working. New
+ * methods, new optional attributes and longer structures do not change it.
+ */
+#define IB_XRC_ABI_VERSION 1
+
+/* The character device, below /dev. */
+#define IB_XRC_DEVICE_NODE "infiniband/xrc"
+
+enum ib_xrc_objects {
+	IB_XRC_OBJECT_CONTEXT = (1U << UVERBS_ID_NS_SHIFT),
+	IB_XRC_OBJECT_XRCD,
+	IB_XRC_OBJECT_TGT_QP,
+	IB_XRC_OBJECT_COMP_CHANNEL,
+	IB_XRC_OBJECT_CQ,
+	IB_XRC_OBJECT_SRQ,
+};
+
+/* -------------------------------------------------------------- context -- */
+
+enum ib_xrc_context_methods {
+	/* Bind this file to a device; once per file (else EINVAL). */
+	IB_XRC_METHOD_BIND = (1U << UVERBS_ID_NS_SHIFT),
+	/* Describe the bound device and the limits of the module. */
+	IB_XRC_METHOD_QUERY_CONTEXT,
+	/* List the devices that the caller's network namespace may use. */
+	IB_XRC_METHOD_LIST_DEVICES,
+};
+
+/*
+ * Exactly one of NAME and INDEX must be given. ENODEV: there is no such device,
+ * it cannot do RC, or the caller's network namespace may not see it. EPROTO: the
+ * kernel does not speak ABI_VERSION.
+ */
+enum ib_xrc_bind_attrs {
+	/* in u32: IB_XRC_ABI_VERSION that the caller was built for */
+	IB_XRC_ATTR_BIND_ABI_VERSION = (1U << UVERBS_ID_NS_SHIFT),
+	/* ? in char[1..64]: name as in rdma(8), with or without the final NUL */
+	IB_XRC_ATTR_BIND_NAME,
+	/* ? in u32: index as in rdma(8) */
+	IB_XRC_ATTR_BIND_INDEX,
+	/* out struct ib_xrc_device_info */
+	IB_XRC_ATTR_BIND_RESP_DEVICE,
+};
+
+enum ib_xrc_query_context_attrs {
+	/* ? out struct ib_xrc_device_info */
+	IB_XRC_ATTR_QUERY_CONTEXT_RESP_DEVICE = (1U << UVERBS_ID_NS_SHIFT),
+	/* ? out struct ib_xrc_limits */
+	IB_XRC_ATTR_QUERY_CONTEXT_RESP_LIMITS,
+};
+
+enum ib_xrc_list_devices_attrs {
+	/* ? out struct ib_xrc_device_info[] */
+	IB_XRC_ATTR_LIST_DEVICES_RESP_DEVICES = (1U << UVERBS_ID_NS_SHIFT),
+	/* out u32: how many devices there are, however many were written */
+	IB_XRC_ATTR_LIST_DEVICES_RESP_COUNT,
+};
+
+#define IB_XRC_DEVICE_NAME_MAX 64
+
+enum ib_xrc_device_flags {
+	/* The soft backend carries XRC over RC on this device. */
+	IB_XRC_DEVICE_SOFT = 1U << 0,
+};
+
+/* A device that domains can be opened on. All fields are written by the kernel. */
+struct ib_xrc_device_info {
+	/* Name as in rdma(8), NUL-terminated. */
+	__u8 name[IB_XRC_DEVICE_NAME_MAX];
+	/* Node GUID, big endian as on the wire. */
+	__aligned_u64 node_guid;
+	/* Index as in rdma(8); not reused while the kernel runs. */
+	__u32 index;
+	/* enum rdma_driver_id: what ib_uverbs_ioctl_hdr.driver_id must be. */
+	__u32 driver_id;
+	/* Ports of the device, numbered from 1. */
+	__u32 phys_port_cnt;
+	/* enum ib_xrc_device_flags */
+	__u32 flags;
+	/* IB_XRC_ABI_VERSION of the kernel. */
+	__u32 abi_version;
+	__u32 reserved;
+};
+
+/* What the module takes at most. All fields are written by the kernel. */
+struct ib_xrc_limits {
+	/* Entries of a CQ; a CQ is rounded up to a power of two. */
+	__u32 max_cqe;
+	/* Work requests posted to an SRQ at a time; rounded likewise. */
+	__u32 max_srq_wr;
+	/* Scatter entries of a receive work request. */
+	__u32 max_srq_sge;
+	/* Bytes of the longest message a TGT QP receives. */
+	__u32 max_msg_size;
+	/* Receive buffers that the kernel posts to each TGT QP. */
+	__u32 tgt_qp_recv_wr;
+	__u32 reserved;
+};
+
+/* ----------------------------------------------------------------- XRCD -- */
+
+enum ib_xrc_xrcd_methods {
+	/* Open a domain, as ibv_open_xrcd(3). */
+	IB_XRC_METHOD_XRCD_OPEN = (1U << UVERBS_ID_NS_SHIFT),
+	/*
+	 * Close the handle, as ibv_close_xrcd(3). EBUSY while this file has TGT
+	 * QPs or SRQs that were made with the handle.
+	 */
+	IB_XRC_METHOD_XRCD_CLOSE,
+	/* Describe the domain. */
+	IB_XRC_METHOD_XRCD_QUERY,
+	/* List the TGT QPs of the domain, in the order of their numbers. */
+	IB_XRC_METHOD_XRCD_LIST_TGT_QPS,
+};
+
+/*
+ * A domain is found by the inode of FD, among the domains of the bound device.
+ * Without FD, or with -1, the domain is anonymous: new, and never found again.
+ * EBADF: FD is not open. EAGAIN: the inode has no domain and O_CREAT is not set.
+ * EINVAL: it has one and O_EXCL is set.
+ */
+enum ib_xrc_xrcd_open_attrs {
+	/* handle, new */
+	IB_XRC_ATTR_XRCD_OPEN_HANDLE = (1U << UVERBS_ID_NS_SHIFT),
+	/* ? raw fd */
+	IB_XRC_ATTR_XRCD_OPEN_FD,
+	/* ? in u32: O_CREAT, O_EXCL of <fcntl.h>; other bits are ignored */
+	IB_XRC_ATTR_XRCD_OPEN_OFLAGS,
+};
+
+enum ib_xrc_xrcd_close_attrs {
+	/* handle */
+	IB_XRC_ATTR_XRCD_CLOSE_HANDLE = (1U << UVERBS_ID_NS_SHIFT),
+};
+
+enum ib_xrc_xrcd_query_attrs {
+	/* handle */
+	IB_XRC_ATTR_XRCD_QUERY_HANDLE = (1U << UVERBS_ID_NS_SHIFT),
+	/* out struct ib_xrc_xrcd_info */
+	IB_XRC_ATTR_XRCD_QUERY_RESP_INFO,
+};
+
+enum ib_xrc_xrcd_list_tgt_qps_attrs {
+	/* handle */
+	IB_XRC_ATTR_XRCD_LIST_TGT_QPS_HANDLE = (1U << UVERBS_ID_NS_SHIFT),
+	/* ? out struct ib_xrc_tgt_qp_info[] */
+	IB_XRC_ATTR_XRCD_LIST_TGT_QPS_RESP_TGT_QPS,
+	/* out u32: how many there are, however many were written */
+	IB_XRC_ATTR_XRCD_LIST_TGT_QPS_RESP_COUNT,
+};
+
+/* When a TGT QP dies. */
+enum ib_xrc_policy {
+	/* With its last registration: closed, or its file gone. */
+	IB_XRC_POLICY_REFS = 0,
+};
+
+/* A domain. All fields are written by the kernel. */
+struct ib_xrc_xrcd_info {
+	/* Inode and device number (new_encode_dev) of the file; 0 if anonymous. */
+	__aligned_u64 inode;
+	__u32 dev;
+	/* enum ib_xrc_policy */
+	__u32 policy;
+	/* XRCD handles open on the domain, in all files. */
+	__u32 handles;
+	__u32 tgt_qps;
+	__u32 srqs;
+	__u32 reserved;
+};
+
+/* --------------------------------------------------------------- TGT QP -- */
+
+enum ib_xrc_tgt_qp_methods {
+	/*
+	 * Create a TGT QP in the RESET state and register with it. The handle
+	 * is the registration; the QP belongs to the domain.
+	 */
+	IB_XRC_METHOD_TGT_QP_CREATE = (1U << UVERBS_ID_NS_SHIFT),
+	/* Register with a TGT QP of the domain, as ibv_open_qp(3). */
+	IB_XRC_METHOD_TGT_QP_OPEN,
+	/*
+	 * Modify it, as ibv_modify_qp(3) on an IBV_QPT_XRC_RECV QP, by handle
+	 * or by (domain, QPN) without a registration.
+	 */
+	IB_XRC_METHOD_TGT_QP_MODIFY,
+	/* Query it, by handle or by (domain, QPN). */
+	IB_XRC_METHOD_TGT_QP_QUERY,
+	/* Several transitions in one call: see ib_xrc_tgt_qp_connect_attrs. */
+	IB_XRC_METHOD_TGT_QP_CONNECT,
+	/* Give the registration back. */
+	IB_XRC_METHOD_TGT_QP_CLOSE,
+};
+
+enum ib_xrc_tgt_qp_create_attrs {
+	/* handle, new */
+	IB_XRC_ATTR_TGT_QP_CREATE_HANDLE = (1U << UVERBS_ID_NS_SHIFT),
+	/* handle of the XRCD */
+	IB_XRC_ATTR_TGT_QP_CREATE_XRCD,
+	/* out u32: the QP number, 24 bits, which INI QPs connect to */
+	IB_XRC_ATTR_TGT_QP_CREATE_RESP_QP_NUM,
+};
+
+/* EINVAL: the domain has no TGT QP of this number. */
+enum ib_xrc_tgt_qp_open_attrs {
+	/* handle, new */
+	IB_XRC_ATTR_TGT_QP_OPEN_HANDLE = (1U << UVERBS_ID_NS_SHIFT),
+	/* handle of the XRCD */
+	IB_XRC_ATTR_TGT_QP_OPEN_XRCD,
+	/* in u32 */
+	IB_XRC_ATTR_TGT_QP_OPEN_QP_NUM,
+};
+
+/*
+ * Either HANDLE alone, or XRCD and QP_NUM (else EINVAL). ATTR.qp_attr_mask says
+ * which fields of ATTR count; the masks that each transition needs and takes are
+ * those of an XRC TGT QP (ib_modify_qp_is_ok()). Bits which libibverbs would not
+ * pass for such a QP (IBV_QP_RETRY_CNT, IBV_QP_RNR_RETRY,
+ * IBV_QP_MAX_QP_RD_ATOMIC) are ignored, as uverbs does.
+ */
+enum ib_xrc_tgt_qp_modify_attrs {
+	/* ? handle */
+	IB_XRC_ATTR_TGT_QP_MODIFY_HANDLE = (1U << UVERBS_ID_NS_SHIFT),
+	/* ? handle of the XRCD */
+	IB_XRC_ATTR_TGT_QP_MODIFY_XRCD,
+	/* ? in u32 */
+	IB_XRC_ATTR_TGT_QP_MODIFY_QP_NUM,
+	/* in struct ib_uverbs_qp_attr */
+	IB_XRC_ATTR_TGT_QP_MODIFY_ATTR,
+};
+
+/* Either HANDLE alone, or XRCD and QP_NUM (else EINVAL). */
+enum ib_xrc_tgt_qp_query_attrs {
+	/* ? handle */
+	IB_XRC_ATTR_TGT_QP_QUERY_HANDLE = (1U << UVERBS_ID_NS_SHIFT),
+	/* ? handle of the XRCD */
+	IB_XRC_ATTR_TGT_QP_QUERY_XRCD,
+	/* ? in u32 */
+	IB_XRC_ATTR_TGT_QP_QUERY_QP_NUM,
+	/* ? out struct ib_uverbs_qp_attr: the attributes as the device has them */
+	IB_XRC_ATTR_TGT_QP_QUERY_RESP_ATTR,
+	/* ? out struct ib_xrc_tgt_qp_info */
+	IB_XRC_ATTR_TGT_QP_QUERY_RESP_INFO,
+};
+
+/*
+ * Either HANDLE alone, or XRCD and QP_NUM (else EINVAL). The call takes the QP
+ * through RESET, INIT, RTR and RTS in this order, up to ATTR.qp_state, starting
+ * after the state that the QP is in, synchronously in the caller's thread. Each
+ * transition uses the fields of ATTR which it needs, and of the optional ones
+ * those in ATTR.qp_attr_mask. ATTR.qp_state must be INIT, RTR or RTS and beyond
+ * the present state (else EINVAL).
+ *
+ * When a transition fails the call returns its errno, the earlier ones stand,
+ * and RESP_STATE (written on failure too) says which state the QP is in.
+ */
+enum ib_xrc_tgt_qp_connect_attrs {
+	/* ? handle */
+	IB_XRC_ATTR_TGT_QP_CONNECT_HANDLE = (1U << UVERBS_ID_NS_SHIFT),
+	/* ? handle of the XRCD */
+	IB_XRC_ATTR_TGT_QP_CONNECT_XRCD,
+	/* ? in u32 */
+	IB_XRC_ATTR_TGT_QP_CONNECT_QP_NUM,
+	/* in struct ib_uverbs_qp_attr */
+	IB_XRC_ATTR_TGT_QP_CONNECT_ATTR,
+	/* ? out u32: enum ib_qp_state after the call */
+	IB_XRC_ATTR_TGT_QP_CONNECT_RESP_STATE,
+};
+
+enum ib_xrc_tgt_qp_close_attrs {
+	/* handle */
+	IB_XRC_ATTR_TGT_QP_CLOSE_HANDLE = (1U << UVERBS_ID_NS_SHIFT),
+};
+
+/* A TGT QP. All fields are written by the kernel. */
+struct ib_xrc_tgt_qp_info {
+	/* 24 bits. */
+	__u32 qp_num;
+	/* enum ib_qp_state */
+	__u32 state;
+	/* Registrations: handles in all files. */
+	__u32 refs;
+	/* QP number of the INI QP that it is connected to; 0 before RTR. */
+	__u32 dest_qp_num;
+	/* Messages received and handed to an SRQ, and their bytes. */
+	__aligned_u64 recv_msgs;
+	__aligned_u64 recv_bytes;
+	/* Messages which have been refused (no such SRQ, too long, ...). */
+	__aligned_u64 refused_msgs;
+	__aligned_u64 reserved;
+};
+
+/* --------------------------------------------------- completion channel -- */
+
+/*
+ * A completion channel is a descriptor. poll(2) reports it readable while a
+ * completion event waits; read(2) takes events as struct
+ * ib_uverbs_comp_event_desc, whose cq_handle is the USER_HANDLE of the CQ, and
+ * blocks unless O_NONBLOCK is set (then EAGAIN). EINVAL: the buffer holds not
+ * even one. A CQ raises one event each time it was armed (struct
+ * ib_xrc_cq_ring.arm); events of a CQ that were not read yet count as one. When
+ * the device is gone read returns EIO and poll EPOLLERR.
+ */
+enum ib_xrc_comp_channel_methods {
+	IB_XRC_METHOD_COMP_CHANNEL_CREATE = (1U << UVERBS_ID_NS_SHIFT),
+};
+
+enum ib_xrc_comp_channel_create_attrs {
+	/* fd, new: close-on-exec */
+	IB_XRC_ATTR_COMP_CHANNEL_CREATE_FD = (1U << UVERBS_ID_NS_SHIFT),
+};
+
+/* ------------------------------------------------------------------- CQ -- */
+
+enum ib_xrc_cq_methods {
+	IB_XRC_METHOD_CQ_CREATE = (1U << UVERBS_ID_NS_SHIFT),
+	/* EBUSY while an SRQ completes into it. */
+	IB_XRC_METHOD_CQ_DESTROY,
+};
+
+/* EINVAL: CQE is 0 or above ib_xrc_limits.max_cqe. */
+enum ib_xrc_cq_create_attrs {
+	/* handle, new */
+	IB_XRC_ATTR_CQ_CREATE_HANDLE = (1U << UVERBS_ID_NS_SHIFT),
+	/* in u32: entries wanted */
+	IB_XRC_ATTR_CQ_CREATE_CQE,
+	/* ? in u64: what completion events carry; 0 if not given */
+	IB_XRC_ATTR_CQ_CREATE_USER_HANDLE,
+	/* ? raw fd: a completion channel made by this file (else EINVAL, EBADF) */
+	IB_XRC_ATTR_CQ_CREATE_COMP_CHANNEL,
+	/* out struct ib_xrc_ring_info: struct ib_xrc_cq_ring */
+	IB_XRC_ATTR_CQ_CREATE_RESP_RING,
+};
+
+enum ib_xrc_cq_destroy_attrs {
+	/* handle */
+	IB_XRC_ATTR_CQ_DESTROY_HANDLE = (1U << UVERBS_ID_NS_SHIFT),
+};
+
+/* Where a ring is and how long it is. All fields are written by the kernel. */
+struct ib_xrc_ring_info {
+	/* Offset to give to mmap(2) on this file, MAP_SHARED, read and write. */
+	__aligned_u64 mmap_offset;
+	/* Length to give to mmap(2), bytes, whole pages. */
+	__aligned_u64 mmap_length;
+	/* Entries of the ring: a power of two. */
+	__u32 entries;
+	/* Bytes from one entry to the next. */
+	__u32 stride;
+};
+
+/*
+ * Ring indices run freely modulo 2^32; the entry of index i is i & (entries - 1)
+ * and lies IB_XRC_RING_ENTRIES_OFFSET + that * stride bytes from the ring's
+ * start. The producer writes an entry, then its index with release order; the
+ * consumer reads the index with acquire order, then the entry, then writes its own
+ * index with release order. The kernel writes the first cache line of a ring,
+ * userspace the second one. Whatever userspace writes harms only itself.
+ */
+#define IB_XRC_RING_ENTRIES_OFFSET 128
+
+enum ib_xrc_cq_arm {
+	IB_XRC_CQ_ARM_NONE = 0,
+	/* Raise an event at the next completion. */
+	IB_XRC_CQ_ARM_NEXT = 1,
+	/* Raise one at the next completion of a solicited message, or in error. */
+	IB_XRC_CQ_ARM_SOLICITED = 2,
+};
+
+enum ib_xrc_cq_ring_flags {
+	/*
+	 * A completion found the ring full and was lost. The CQ takes no more,
+	 * as after IBV_EVENT_CQ_ERR; its SRQs accept no message.
+	 */
+	IB_XRC_CQ_RING_OVERFLOW = 1U << 0,
+	/* The device is gone, no completion will come. */
+	IB_XRC_CQ_RING_DEAD = 1U << 1,
+};
+
+struct ib_xrc_cq_ring {
+	/* Index of the next completion. Written by the kernel. */
+	__u32 producer;
+	/* enum ib_xrc_cq_ring_flags. Written by the kernel. */
+	__u32 flags;
+	__u32 reserved1[14];
+	/* Index of the next completion to be polled. Written by userspace. */
+	__u32 consumer;
+	/*
+	 * enum ib_xrc_cq_arm. Written by userspace, which then issues a full
+	 * barrier and polls once more, so that no completion is missed; taken
+	 * back to NONE by the kernel (atomically) when it raises the event.
+	 */
+	__u32 arm;
+	__u32 reserved2[14];
+};
+
+/* A completion, 64 bytes. All fields are written by the kernel. */
+struct ib_xrc_cqe {
+	/* wr_id of the receive work request. */
+	__aligned_u64 wr_id;
+	/* USER_HANDLE of the SRQ. */
+	__aligned_u64 srq_user_handle;
+	/* enum ib_wc_status */
+	__u32 status;
+	/* enum ib_uverbs_wc_opcode: IB_UVERBS_WC_RECV, ..._RECV_RDMA_WITH_IMM */
+	__u32 opcode;
+	/* Bytes received. */
+	__u32 byte_len;
+	/* enum ib_xrc_wc_flags */
+	__u32 wc_flags;
+	/* Immediate data if IB_XRC_WC_WITH_IMM is set, big endian as on the wire. */
+	__be32 imm_data;
+	/* The SRQ that the message was addressed to. */
+	__u32 srq_num;
+	/* The TGT QP that received it. */
+	__u32 qp_num;
+	/* The INI QP that sent it. */
+	__u32 src_qp;
+	/* A bit of enum ib_wc vendor_err, for diagnosis. */
+	__u32 vendor_err;
+	__u32 reserved[3];
+};
+
+enum ib_xrc_wc_flags {
+	/* imm_data is valid. */
+	IB_XRC_WC_WITH_IMM = 1U << 0,
+	/* The sender asked for a solicited event. */
+	IB_XRC_WC_SOLICITED = 1U << 1,
+};
+
+/* ------------------------------------------------------------------ SRQ -- */
+
+enum ib_xrc_srq_methods {
+	/* As ibv_create_srq_ex(3) with IBV_SRQT_XRC. */
+	IB_XRC_METHOD_SRQ_CREATE = (1U << UVERBS_ID_NS_SHIFT),
+	/*
+	 * Look at the posting ring: needed after posting only if
+	 * IB_XRC_SRQ_RING_NEED_KICK is set in it.
+	 */
+	IB_XRC_METHOD_SRQ_KICK,
+	/* Messages that wait for a buffer are dropped. */
+	IB_XRC_METHOD_SRQ_DESTROY,
+};
+
+/*
+ * EINVAL: MAX_WR or MAX_SGE is 0 or above ib_xrc_limits. Posted addresses are
+ * those of the process that creates the SRQ.
+ */
+enum ib_xrc_srq_create_attrs {
+	/* handle, new */
+	IB_XRC_ATTR_SRQ_CREATE_HANDLE = (1U << UVERBS_ID_NS_SHIFT),
+	/* handle of the XRCD */
+	IB_XRC_ATTR_SRQ_CREATE_XRCD,
+	/* handle of the CQ, of this file */
+	IB_XRC_ATTR_SRQ_CREATE_CQ,
+	/* in u32: work requests posted at a time */
+	IB_XRC_ATTR_SRQ_CREATE_MAX_WR,
+	/* in u32: scatter entries of one */
+	IB_XRC_ATTR_SRQ_CREATE_MAX_SGE,
+	/* ? in u64: what completions carry as srq_user_handle; 0 if not given */
+	IB_XRC_ATTR_SRQ_CREATE_USER_HANDLE,
+	/* out u32: the SRQ number, 24 bits, which senders name */
+	IB_XRC_ATTR_SRQ_CREATE_RESP_SRQ_NUM,
+	/* out struct ib_xrc_ring_info: struct ib_xrc_srq_ring */
+	IB_XRC_ATTR_SRQ_CREATE_RESP_RING,
+};
+
+enum ib_xrc_srq_kick_attrs {
+	/* handle */
+	IB_XRC_ATTR_SRQ_KICK_HANDLE = (1U << UVERBS_ID_NS_SHIFT),
+};
+
+enum ib_xrc_srq_destroy_attrs {
+	/* handle */
+	IB_XRC_ATTR_SRQ_DESTROY_HANDLE = (1U << UVERBS_ID_NS_SHIFT),
+};
+
+enum ib_xrc_srq_ring_flags {
+	/*
+	 * Messages wait for buffers: after posting (a full barrier between the
+	 * producer index and this test) call IB_XRC_METHOD_SRQ_KICK.
+	 */
+	IB_XRC_SRQ_RING_NEED_KICK = 1U << 0,
+	/*
+	 * The SRQ is in error and takes no more messages: a posted entry or the
+	 * producer index made no sense, its CQ overflowed, or the device is gone.
+	 */
+	IB_XRC_SRQ_RING_ERROR = 1U << 1,
+};
+
+struct ib_xrc_srq_ring {
+	/* Index of the next work request to be used. Written by the kernel. */
+	__u32 consumer;
+	/* enum ib_xrc_srq_ring_flags. Written by the kernel. */
+	__u32 flags;
+	__u32 reserved1[14];
+	/* Index of the next work request to be posted. Written by userspace. */
+	__u32 producer;
+	__u32 reserved2[15];
+};
+
+/*
+ * A receive work request, written by userspace: the ring's stride is 16 + 16 *
+ * the SRQ's MAX_SGE bytes. sge[].lkey is ignored: the kernel copies with the
+ * rights that the creator of the SRQ has on its own memory. A message longer than
+ * the buffers together completes with IB_WC_LOC_LEN_ERR, one for which a buffer
+ * cannot be written with IB_WC_LOC_PROT_ERR.
+ */
+struct ib_xrc_recv_wqe {
+	__aligned_u64 wr_id;
+	__u32 num_sge;
+	__u32 reserved;
+	struct ib_uverbs_sge sge[];
+};
+
+/* ------------------------------------------------------ XRC over RC wire -- */
+
+/*
+ * The soft backend's wire format. An INI QP is any RC QP connected to a TGT QP. A
+ * SEND travels as SEND_WITH_IMM, whose immediate (host order before htonl) is
+ * (SRQ number << 8) | flags.
+ */
+#define IB_XRC_WIRE_SRQ_NUM_SHIFT 8
+#define IB_XRC_WIRE_SRQ_NUM_MAX 0xffffff
+
+enum ib_xrc_wire_flags {
+	/*
+	 * The payload starts with struct ib_xrc_wire_hdr, which carries the
+	 * immediate of a SEND_WITH_IMM.
+	 */
+	IB_XRC_WIRE_HDR = 1U << 0,
+	/* The sender set IBV_SEND_SOLICITED. */
+	IB_XRC_WIRE_SOLICITED = 1U << 1,
+};
+
+struct ib_xrc_wire_hdr {
+	/* Immediate data of the message, big endian. */
+	__be32 imm_data;
+	/* Must be zero. */
+	__u32 reserved;
+};
+
+#endif /* IB_USER_XRC_H */
