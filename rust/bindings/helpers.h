@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * C functions for what Rust cannot call: inline functions and macros. Each does
+ * what the function does after which it is named, nothing more.
+ */
+#ifndef IB_XRC_HELPERS_H
+#define IB_XRC_HELPERS_H
+
+#include <linux/types.h>
+#include <rdma/ib_verbs.h>
+
+/* ----------------------------------------------------------------- rdma -- */
+
+const char *ib_xrc_helper_dev_name(const struct ib_device *device);
+bool ib_xrc_helper_rdma_dev_access_current_netns(const struct ib_device *device);
+bool ib_xrc_helper_rdma_is_port_valid(const struct ib_device *device, unsigned int port);
+enum rdma_ah_attr_type ib_xrc_helper_rdma_ah_find_type(struct ib_device *device, u32 port);
+bool ib_xrc_helper_can_do_rc(struct ib_device *device);
+
+struct ib_pd *ib_xrc_helper_ib_alloc_pd(struct ib_device *device, unsigned int flags);
+void ib_xrc_helper_ib_dealloc_pd(struct ib_pd *pd);
+
+struct ib_cq *ib_xrc_helper_ib_alloc_cq(struct ib_device *device, void *private, int nr_cqe,
+					int comp_vector, enum ib_poll_context poll_ctx);
+
+struct ib_qp *ib_xrc_helper_ib_create_qp(struct ib_pd *pd, struct ib_qp_init_attr *attr);
+int ib_xrc_helper_ib_destroy_qp(struct ib_qp *qp);
+int ib_xrc_helper_ib_modify_qp(struct ib_qp *qp, struct ib_qp_attr *attr, int mask);
+int ib_xrc_helper_ib_post_recv(struct ib_qp *qp, const struct ib_recv_wr *wr,
+			       const struct ib_recv_wr **bad_wr);
+
+u64 ib_xrc_helper_ib_dma_map_single(struct ib_device *device, void *addr, size_t size,
+				    enum dma_data_direction direction);
+int ib_xrc_helper_ib_dma_mapping_error(struct ib_device *device, u64 dma_addr);
+void ib_xrc_helper_ib_dma_unmap_single(struct ib_device *device, u64 dma_addr, size_t size,
+				       enum dma_data_direction direction);
+
+/* -------------------------------------------------------- linux, uverbs -- */
+
+#endif /* IB_XRC_HELPERS_H */
