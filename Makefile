@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: GPL-2.0
+#
+# Everything is prepared by scripts/ in a cache outside the clone, and built in
+# the Debian root there; what is built goes to build/. "make help" lists what
+# there is. The module itself is described by Kbuild.
+
+export CMD SHARE EXTRA_PACKAGES SMP MEM TIMEOUT MIRROR KDIR DESTDIR
+export PREFIX ?= /usr/local
+
+# Recipes run one after the other; what they start is parallel by itself.
+.NOTPARALLEL:
+MAKEFLAGS += --no-print-directory
+
+all: module tools
+
+ifdef KDIR
+module:
+	@scripts/build-kdir
+else
+module:
+	@scripts/build module
+endif
+
+tools selftests:
+	@scripts/build $@
+
+install: module tools
+	@IBXRC_QUIET=1 scripts/install
+
+vm: everything
+	@IBXRC_QUIET=1 scripts/vm "$$CMD"
+
+shell: everything
+	@IBXRC_QUIET=1 scripts/vm
+
+demo: everything
+	@IBXRC_QUIET=1 scripts/vm /src/scripts/demo
+
+everything:
+	@scripts/build module tools selftests
+
+test:
+	@scripts/test
+
+check:
+	@scripts/check
+
+# Root and kernel are not looked for again once they are in the cache; this
+# does, and makes them anew if the mirror has something newer.
+update:
+	@scripts/update
+
+clean:
+	rm -rf build
+
+help:
+	@sed -n 's/^#? //p' Makefile
+
+.PHONY: all everything module tools selftests install vm shell demo test check update clean help
+
+#? make                 build the module and the tools
+#? make demo            in a VM with Soft-RoCE, show processes sharing a domain
+#? make test            unit tests, checks, and the selftests in a VM
+#? make check           format, lints and style only
+#? make vm CMD='...'    run a shell command as root in a VM with the module loaded;
+#?                      SHARE=dir appears at /mnt/share, EXTRA_PACKAGES="..." are
+#?                      Debian packages to add; SMP=2 MEM=2G TIMEOUT=1800
+#? make shell           the same, interactive
+#? make KDIR=dir        build the module against another kernel tree
+#? make install         install module and tools; DESTDIR= PREFIX=/usr/local
+#? make update          look for a newer kernel and newer packages
+#? make clean           remove what was built (build/)
+#?
+#? What is prepared is kept in ~/.cache/ib_xrc, or where IBXRC_CACHE says. The
+#? Debian mirror is this machine's, or given by MIRROR=http://...
