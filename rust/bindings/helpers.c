@@ -6,15 +6,23 @@
 
 #include <linux/nsproxy.h>
 #include <linux/sched.h>
+#include <rdma/opa_addr.h>
+#include <rdma/uverbs_ioctl.h>
 
-const char *ib_xrc_helper_dev_name(const struct ib_device *device)
+void ib_xrc_helper_get_device(struct ib_device *device)
 {
-	return dev_name(&device->dev);
+	get_device(&device->dev);
 }
 
+void ib_xrc_helper_put_device(struct ib_device *device)
+{
+	put_device(&device->dev);
+}
+
+/* A task that is exiting has left its name spaces. */
 bool ib_xrc_helper_rdma_dev_access_current_netns(const struct ib_device *device)
 {
-	return rdma_dev_access_netns(device, current->nsproxy->net_ns);
+	return current->nsproxy && rdma_dev_access_netns(device, current->nsproxy->net_ns);
 }
 
 bool ib_xrc_helper_rdma_is_port_valid(const struct ib_device *device, unsigned int port)
@@ -43,6 +51,50 @@ bool ib_xrc_helper_can_do_rc(struct ib_device *device)
 	return false;
 }
 
+/* As uverbs does for a modify of a QP. */
+void ib_xrc_helper_ah_attr_from_uapi(struct ib_device *device, struct rdma_ah_attr *dst,
+				     const struct ib_uverbs_ah_attr *src)
+{
+	dst->type = rdma_ah_find_type(device, src->port_num);
+	if (src->is_global) {
+		rdma_ah_set_grh(dst, NULL, src->grh.flow_label, src->grh.sgid_index,
+				src->grh.hop_limit, src->grh.traffic_class);
+		rdma_ah_set_dgid_raw(dst, (void *)src->grh.dgid);
+	} else {
+		rdma_ah_set_ah_flags(dst, 0);
+	}
+	rdma_ah_set_dlid(dst, src->dlid);
+	rdma_ah_set_sl(dst, src->sl);
+	rdma_ah_set_path_bits(dst, src->src_path_bits);
+	rdma_ah_set_static_rate(dst, src->static_rate);
+	rdma_ah_set_port_num(dst, src->port_num);
+	rdma_ah_set_make_grd(dst, false);
+}
+
+/*
+ * As ib_copy_ah_attr_to_user(), which is in ib_uverbs.ko, but that LIDs longer than 16
+ * bits (OPA) are cut off.
+ */
+void ib_xrc_helper_ah_attr_to_uapi(struct ib_uverbs_ah_attr *dst, const struct rdma_ah_attr *src)
+{
+	memset(dst, 0, sizeof(*dst));
+	dst->dlid = rdma_ah_get_dlid(src);
+	dst->sl = rdma_ah_get_sl(src);
+	dst->src_path_bits = rdma_ah_get_path_bits(src);
+	dst->static_rate = rdma_ah_get_static_rate(src);
+	dst->port_num = rdma_ah_get_port_num(src);
+	if (rdma_ah_get_ah_flags(src) & IB_AH_GRH) {
+		const struct ib_global_route *grh = rdma_ah_read_grh(src);
+
+		dst->is_global = 1;
+		memcpy(dst->grh.dgid, grh->dgid.raw, sizeof(dst->grh.dgid));
+		dst->grh.flow_label = grh->flow_label;
+		dst->grh.sgid_index = grh->sgid_index;
+		dst->grh.hop_limit = grh->hop_limit;
+		dst->grh.traffic_class = grh->traffic_class;
+	}
+}
+
 struct ib_pd *ib_xrc_helper_ib_alloc_pd(struct ib_device *device, unsigned int flags)
 {
 	return ib_alloc_pd(device, flags);
@@ -53,10 +105,10 @@ void ib_xrc_helper_ib_dealloc_pd(struct ib_pd *pd)
 	ib_dealloc_pd(pd);
 }
 
-struct ib_cq *ib_xrc_helper_ib_alloc_cq(struct ib_device *device, void *private, int nr_cqe,
-					int comp_vector, enum ib_poll_context poll_ctx)
+struct ib_cq *ib_xrc_helper_ib_alloc_cq_any(struct ib_device *device, void *private, int nr_cqe,
+					    enum ib_poll_context poll_ctx)
 {
-	return ib_alloc_cq(device, private, nr_cqe, comp_vector, poll_ctx);
+	return ib_alloc_cq_any(device, private, nr_cqe, poll_ctx);
 }
 
 struct ib_qp *ib_xrc_helper_ib_create_qp(struct ib_pd *pd, struct ib_qp_init_attr *attr)
@@ -69,12 +121,15 @@ int ib_xrc_helper_ib_destroy_qp(struct ib_qp *qp)
 	return ib_destroy_qp(qp);
 }
 
-/* With a udata, though an empty one, the core resolves a RoCE destination. */
+/*
+ * With a udata, though an empty one, the core resolves a RoCE destination. A driver may
+ * look for the udata's bundle, so it is in one.
+ */
 int ib_xrc_helper_ib_modify_qp(struct ib_qp *qp, struct ib_qp_attr *attr, int mask)
 {
-	struct ib_udata udata = {};
+	struct uverbs_attr_bundle_hdr bundle = {};
 
-	return ib_modify_qp_with_udata(qp, attr, mask, &udata);
+	return ib_modify_qp_with_udata(qp, attr, mask, &bundle.driver_udata);
 }
 
 int ib_xrc_helper_ib_post_recv(struct ib_qp *qp, const struct ib_recv_wr *wr,
@@ -101,3 +156,23 @@ void ib_xrc_helper_ib_dma_unmap_single(struct ib_device *device, u64 dma_addr, s
 }
 
 /* -------------------------------------------------------- linux, uverbs -- */
+
+#include <linux/highmem.h>
+#include <linux/kdev_t.h>
+#include <linux/mm.h>
+#include <linux/uaccess.h>
+
+u32 ib_xrc_helper_new_encode_dev(dev_t dev)
+{
+	return new_encode_dev(dev);
+}
+
+void ib_xrc_helper_memcpy_to_page(struct page *page, size_t offset, const char *from, size_t len)
+{
+	memcpy_to_page(page, offset, from, len);
+}
+
+unsigned long ib_xrc_helper_untagged_addr_remote(struct mm_struct *mm, unsigned long addr)
+{
+	return untagged_addr_remote(mm, addr);
+}

@@ -7,21 +7,26 @@
 #define IB_XRC_HELPERS_H
 
 #include <linux/types.h>
+#include <rdma/ib_user_verbs.h>
 #include <rdma/ib_verbs.h>
 
 /* ----------------------------------------------------------------- rdma -- */
 
-const char *ib_xrc_helper_dev_name(const struct ib_device *device);
+void ib_xrc_helper_get_device(struct ib_device *device);
+void ib_xrc_helper_put_device(struct ib_device *device);
 bool ib_xrc_helper_rdma_dev_access_current_netns(const struct ib_device *device);
 bool ib_xrc_helper_rdma_is_port_valid(const struct ib_device *device, unsigned int port);
 enum rdma_ah_attr_type ib_xrc_helper_rdma_ah_find_type(struct ib_device *device, u32 port);
 bool ib_xrc_helper_can_do_rc(struct ib_device *device);
+void ib_xrc_helper_ah_attr_from_uapi(struct ib_device *device, struct rdma_ah_attr *dst,
+				     const struct ib_uverbs_ah_attr *src);
+void ib_xrc_helper_ah_attr_to_uapi(struct ib_uverbs_ah_attr *dst, const struct rdma_ah_attr *src);
 
 struct ib_pd *ib_xrc_helper_ib_alloc_pd(struct ib_device *device, unsigned int flags);
 void ib_xrc_helper_ib_dealloc_pd(struct ib_pd *pd);
 
-struct ib_cq *ib_xrc_helper_ib_alloc_cq(struct ib_device *device, void *private, int nr_cqe,
-					int comp_vector, enum ib_poll_context poll_ctx);
+struct ib_cq *ib_xrc_helper_ib_alloc_cq_any(struct ib_device *device, void *private, int nr_cqe,
+					    enum ib_poll_context poll_ctx);
 
 struct ib_qp *ib_xrc_helper_ib_create_qp(struct ib_pd *pd, struct ib_qp_init_attr *attr);
 int ib_xrc_helper_ib_destroy_qp(struct ib_qp *qp);
@@ -36,5 +41,9 @@ void ib_xrc_helper_ib_dma_unmap_single(struct ib_device *device, u64 dma_addr, s
 				       enum dma_data_direction direction);
 
 /* -------------------------------------------------------- linux, uverbs -- */
+
+u32 ib_xrc_helper_new_encode_dev(dev_t dev);
+void ib_xrc_helper_memcpy_to_page(struct page *page, size_t offset, const char *from, size_t len);
+unsigned long ib_xrc_helper_untagged_addr_remote(struct mm_struct *mm, unsigned long addr);
 
 #endif /* IB_XRC_HELPERS_H */
