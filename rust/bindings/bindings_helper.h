@@ -12,6 +12,7 @@
 /* ----------------------------------------------------------- rdma, uapi -- */
 
 #include <rdma/ib_cache.h>
+#include <rdma/ib_mad.h>
 #include <rdma/ib_verbs.h>
 #include <rdma/ib_user_ioctl_verbs.h>
 #include <rdma/ib_user_xrc.h>
@@ -21,6 +22,7 @@
 #include <linux/anon_inodes.h>
 #include <linux/file.h>
 #include <linux/fs.h>
+#include <linux/magic.h>
 #include <linux/miscdevice.h>
 #include <linux/mm.h>
 #include <linux/poll.h>

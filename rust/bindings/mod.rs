@@ -30,8 +30,10 @@
     clippy::undocumented_unsafe_blocks
 )]
 mod generated {
+    // What is generated here hides what has the same name there: a device, say, that the
+    // kernel crate knows only by name.
+    pub(crate) use kernel::bindings::*;
     use kernel::{
-        bindings::*,
         ffi,
         prelude::{FromBytes, IntoBytes, Zeroable},
     };
@@ -46,10 +48,7 @@ mod generated {
 
 mod uapi;
 
-#[allow(unused_imports)]
 pub(crate) use generated::*;
-#[allow(unused_imports)]
-pub(crate) use kernel::bindings::*;
 
 /// What the C compiler says about the layout of types.
 mod layout {

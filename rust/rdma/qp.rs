@@ -1,0 +1,448 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Queue pairs.
+//!
+//! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h)
+
+use core::ptr::NonNull;
+
+use kernel::{
+    container_of,
+    error::{from_err_ptr, to_result},
+    ffi::{c_int, c_void},
+    prelude::*,
+    sync::{new_mutex, Arc, Mutex},
+    time::{delay::fsleep, Delta},
+};
+
+use super::{
+    device::{as_context, Live},
+    gate::GateGuard,
+    pd::Pd,
+    qp_attr::{QpAttr, QpAttrMask, QpState},
+    recv_buffer::{RecvBuffer, Slot},
+    recv_queue::{PostError, RecvQueue},
+    wc::WorkCompletion,
+};
+use crate::bindings;
+
+/// An asynchronous event of a QP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum QpEvent {
+    /// The QP is in error, as the device failed.
+    Fatal,
+    /// The QP is in error: a request that made no sense.
+    ReqErr,
+    /// The QP is in error: a request that was not allowed.
+    AccessErr,
+    /// A packet came before the QP was in RTS.
+    CommEst,
+    /// All work that had been begun before SQD is done.
+    SqDrained,
+    /// The alternate path is used now.
+    PathMig,
+    /// The alternate path could not be used.
+    PathMigErr,
+    /// The QP is in error and takes no more receive buffers.
+    LastWqeReached,
+    /// Another `enum ib_event_type`.
+    Other(u32),
+}
+
+impl QpEvent {
+    fn from_raw(event: bindings::ib_event_type) -> Self {
+        match event {
+            bindings::IB_EVENT_QP_FATAL => Self::Fatal,
+            bindings::IB_EVENT_QP_REQ_ERR => Self::ReqErr,
+            bindings::IB_EVENT_QP_ACCESS_ERR => Self::AccessErr,
+            bindings::IB_EVENT_COMM_EST => Self::CommEst,
+            bindings::IB_EVENT_SQ_DRAINED => Self::SqDrained,
+            bindings::IB_EVENT_PATH_MIG => Self::PathMig,
+            bindings::IB_EVENT_PATH_MIG_ERR => Self::PathMigErr,
+            bindings::IB_EVENT_QP_LAST_WQE_REACHED => Self::LastWqeReached,
+            other => Self::Other(other),
+        }
+    }
+
+    /// `enum ib_event_type`, for reporting.
+    pub(crate) fn raw(self) -> u32 {
+        match self {
+            Self::Fatal => bindings::IB_EVENT_QP_FATAL,
+            Self::ReqErr => bindings::IB_EVENT_QP_REQ_ERR,
+            Self::AccessErr => bindings::IB_EVENT_QP_ACCESS_ERR,
+            Self::CommEst => bindings::IB_EVENT_COMM_EST,
+            Self::SqDrained => bindings::IB_EVENT_SQ_DRAINED,
+            Self::PathMig => bindings::IB_EVENT_PATH_MIG,
+            Self::PathMigErr => bindings::IB_EVENT_PATH_MIG_ERR,
+            Self::LastWqeReached => bindings::IB_EVENT_QP_LAST_WQE_REACHED,
+            Self::Other(other) => other,
+        }
+    }
+
+    /// Whether the QP is in error, or soon will be.
+    pub(crate) fn is_error(self) -> bool {
+        matches!(
+            self,
+            Self::Fatal | Self::ReqErr | Self::AccessErr | Self::LastWqeReached
+        )
+    }
+}
+
+/// What a QP tells its owner.
+pub(crate) trait QpHandler: Send + Sync + 'static {
+    /// A message was received into `buffer`; to receive more, post one to `queue`.
+    ///
+    /// Runs in a workqueue, one completion of the QP at a time, in order. It may sleep to
+    /// allocate memory, but must not wait for userspace, for a modify of the QP, or destroy
+    /// the QP: both wait for it.
+    fn received(&self, queue: &Arc<RecvQueue>, buffer: RecvBuffer, wc: &WorkCompletion);
+
+    /// A receive completed in error. Runs as `received` does. All buffers complete so when
+    /// the QP is in error, but those that are left when it is destroyed.
+    fn flushed(&self, wc: &WorkCompletion);
+
+    /// An asynchronous event. Runs in any context: takes spinlocks only, which are never held
+    /// when a buffer is posted or a QP modified, and are taken with interrupts disabled
+    /// elsewhere.
+    fn event(&self, event: QpEvent);
+}
+
+/// What the callbacks of a QP get.
+struct Context<H> {
+    queue: Arc<RecvQueue>,
+    handler: Arc<H>,
+}
+
+/// A CQ that the core polls in a workqueue.
+///
+/// # Invariants
+///
+/// `0` is a CQ, its device is registered, and all its users are gone when it is dropped.
+struct Cq(NonNull<bindings::ib_cq>);
+
+impl Drop for Cq {
+    fn drop(&mut self) {
+        // SAFETY: By the type invariants. This waits for the work that polls the CQ.
+        unsafe { bindings::ib_free_cq(self.0.as_ptr()) }
+    }
+}
+
+/// An RC QP that receives.
+///
+/// Dropping it sleeps, and waits for callbacks that run. None runs after that. The gate need
+/// not be open.
+///
+/// # Invariants
+///
+/// - `raw` is a QP in `pd`, whose CQ is `cq`. `context` is what both call back with. `queue`
+///   is attached to `raw`.
+/// - `cq` is there until `drop`.
+pub(crate) struct Qp<H: QpHandler> {
+    raw: NonNull<bindings::ib_qp>,
+    queue: Arc<RecvQueue>,
+    modifying: Pin<KBox<Mutex<()>>>,
+    cq: Option<Cq>,
+    context: NonNull<Context<H>>,
+    pd: Arc<Pd>,
+    live: Live,
+}
+
+// SAFETY: A QP may be used and destroyed by any thread; `H` is `Send` and `Sync`.
+unsafe impl<H: QpHandler> Send for Qp<H> {}
+// SAFETY: Modifies exclude each other, posting has a lock, and the core allows a query at any
+// time; `H` is `Send` and `Sync`.
+unsafe impl<H: QpHandler> Sync for Qp<H> {}
+
+impl<H: QpHandler> Qp<H> {
+    /// Creates a QP in RESET that takes `recv_wr` buffers at a time, with its own CQ.
+    ///
+    /// Fails with `EINVAL` if `gate` is not that of the PD's device or the device has not so
+    /// many work requests, or as the driver does. Sleeps.
+    pub(crate) fn new(
+        gate: &GateGuard<'_>,
+        pd: &Arc<Pd>,
+        handler: Arc<H>,
+        recv_wr: u32,
+    ) -> Result<Self> {
+        let device = pd.device();
+        let live = Live::new(gate, device)?;
+        if recv_wr == 0 || recv_wr > device.max_qp_wr() || recv_wr >= device.max_cqe() {
+            return Err(EINVAL);
+        }
+
+        let queue = RecvQueue::new(device.clone(), pd.local_dma_lkey(), Self::done, recv_wr)?;
+        let modifying = KBox::pin_init(new_mutex!((), "ib_xrc_qp_modify"), GFP_KERNEL)?;
+        let context = KBox::new(
+            Context {
+                queue: queue.clone(),
+                handler,
+            },
+            GFP_KERNEL,
+        )?;
+        let context = ScopedContext(NonNull::from(KBox::leak(context)));
+
+        // One more than there are receives, as there is a send queue, though not used.
+        // SAFETY: The device is registered, the context lives until the CQ has been freed.
+        let cq = from_err_ptr(unsafe {
+            bindings::ib_xrc_helper_ib_alloc_cq_any(
+                device.as_raw(),
+                as_context(context.0.as_ptr()),
+                recv_wr as c_int + 1,
+                bindings::IB_POLL_UNBOUND_WORKQUEUE,
+            )
+        })?;
+        // INVARIANT: The QP, its only user, is destroyed before. `live` keeps the device.
+        let cq = Cq(NonNull::new(cq).ok_or(ENOMEM)?);
+
+        // Not all drivers take a QP without a send queue.
+        let mut init = bindings::ib_qp_init_attr {
+            event_handler: Some(Self::event),
+            qp_context: as_context(context.0.as_ptr()),
+            send_cq: cq.0.as_ptr(),
+            recv_cq: cq.0.as_ptr(),
+            cap: bindings::ib_qp_cap {
+                max_send_wr: 1,
+                max_recv_wr: recv_wr,
+                max_send_sge: 1,
+                max_recv_sge: 1,
+                ..Default::default()
+            },
+            sq_sig_type: bindings::IB_SIGNAL_REQ_WR,
+            qp_type: bindings::IB_QPT_RC,
+            ..Default::default()
+        };
+        // SAFETY: PD and CQ are there and of a registered device, and stay until the QP has
+        // been destroyed, as does the context.
+        let raw =
+            from_err_ptr(unsafe { bindings::ib_xrc_helper_ib_create_qp(pd.as_raw(), &mut init) })?;
+        let raw = NonNull::new(raw).ok_or(ENOMEM)?;
+        // SAFETY: `drop` closes the queue before it destroys the QP.
+        unsafe { queue.attach(raw) };
+
+        Ok(Self {
+            raw,
+            queue,
+            modifying,
+            cq: Some(cq),
+            context: context.keep(),
+            pd: pd.clone(),
+            live,
+        })
+    }
+
+    /// The QP number, 24 bits. Any context.
+    pub(crate) fn num(&self) -> u32 {
+        // SAFETY: By the type invariants; it is constant.
+        unsafe { (*self.raw.as_ptr()).qp_num }
+    }
+
+    /// The PD. Any context.
+    pub(crate) fn pd(&self) -> &Arc<Pd> {
+        &self.pd
+    }
+
+    /// The port that the QP uses; 0 before INIT. Not to be called while the QP is modified if
+    /// the answer matters.
+    pub(crate) fn port(&self) -> u32 {
+        // SAFETY: By the type invariants. A modify may write it meanwhile.
+        unsafe { (&raw const (*self.raw.as_ptr()).port).read_volatile() }
+    }
+
+    /// The receive queue, which may be kept and posted to even when the QP is gone.
+    pub(crate) fn queue(&self) -> &Arc<RecvQueue> {
+        &self.queue
+    }
+
+    /// See [`RecvQueue::post`].
+    pub(crate) fn post_recv(&self, buffer: RecvBuffer) -> Result<(), PostError> {
+        self.queue.post(buffer)
+    }
+
+    /// See [`RecvQueue::post_new`].
+    pub(crate) fn post_new(&self) -> Result {
+        self.queue.post_new()
+    }
+
+    fn check(&self, gate: &GateGuard<'_>) -> Result {
+        if !gate.is_inside(self.live.device().gate()) {
+            return Err(EINVAL);
+        }
+        Ok(())
+    }
+
+    fn modify_raw(&self, attr: &mut bindings::ib_qp_attr, mask: QpAttrMask) -> Result {
+        // SAFETY: By the type invariants the QP is there, and the caller has the mutex.
+        to_result(unsafe {
+            bindings::ib_xrc_helper_ib_modify_qp(self.raw.as_ptr(), attr, mask.bits() as c_int)
+        })
+    }
+
+    /// Modifies the QP, in the caller's thread. Of a RoCE path the destination's MAC address
+    /// is resolved. Sleeps.
+    ///
+    /// Modifies exclude each other here, for soundness; who needs the state in which one
+    /// finds the QP has a lock of its own around it. The masks are those of an RC QP.
+    ///
+    /// To RESET a QP goes through ERR, so that all posted buffers complete, and waits for
+    /// that. From RESET on no buffer can be posted, from INIT on it can.
+    pub(crate) fn modify(&self, gate: &GateGuard<'_>, attr: &QpAttr, mask: QpAttrMask) -> Result {
+        self.check(gate)?;
+        let mut raw = attr.clone().into_raw();
+        let next = mask.contains(QpAttrMask::STATE).then_some(raw.qp_state);
+        let _modifying = self.modifying.lock();
+
+        if next == Some(bindings::IB_QPS_RESET) {
+            self.queue.set_open(false);
+            if self.queue.posted() != 0 {
+                let mut error = bindings::ib_qp_attr {
+                    qp_state: bindings::IB_QPS_ERR,
+                    ..Default::default()
+                };
+                let drained = self
+                    .modify_raw(&mut error, QpAttrMask::STATE)
+                    .and_then(|()| self.wait_drained());
+                if let Err(e) = drained {
+                    self.queue.set_open(true);
+                    return Err(e);
+                }
+            }
+        }
+        self.modify_raw(&mut raw, mask)?;
+        if next == Some(bindings::IB_QPS_INIT) {
+            self.queue.set_open(true);
+        }
+        Ok(())
+    }
+
+    /// Waits until all posted buffers have completed, which they do when the QP is in ERR and
+    /// nobody posts any more. Fails with `ETIMEDOUT` if they do not. Sleeps.
+    pub(crate) fn drain(&self, gate: &GateGuard<'_>) -> Result {
+        self.check(gate)?;
+        self.wait_drained()
+    }
+
+    fn wait_drained(&self) -> Result {
+        const STEP_US: i64 = 1_000;
+        const PATIENCE_STEPS: usize = 10_000;
+
+        for _ in 0..PATIENCE_STEPS {
+            if self.queue.posted() == 0 {
+                return Ok(());
+            }
+            fsleep(Delta::from_micros(STEP_US));
+        }
+        Err(ETIMEDOUT)
+    }
+
+    /// Asks the device for the QP's attributes. Sleeps.
+    pub(crate) fn query(&self, gate: &GateGuard<'_>) -> Result<QpAttr> {
+        self.check(gate)?;
+        let mut attr = bindings::ib_qp_attr::default();
+        let mut init = bindings::ib_qp_init_attr::default();
+
+        // SAFETY: By the type invariants the QP is there.
+        to_result(unsafe {
+            bindings::ib_query_qp(
+                self.raw.as_ptr(),
+                &mut attr,
+                bindings::IB_QP_ATTR_STANDARD_BITS as c_int,
+                &mut init,
+            )
+        })?;
+        Ok(QpAttr::from_raw(attr))
+    }
+
+    /// Asks the device for the QP's state. Sleeps.
+    pub(crate) fn state(&self, gate: &GateGuard<'_>) -> Result<QpState> {
+        self.query(gate)?.state()
+    }
+
+    /// # Safety
+    ///
+    /// Called by the core for a receive that was posted with it: `cq` is the CQ of a `Qp<H>`
+    /// whose `drop` has not freed it, and `wc` a completion on it.
+    unsafe extern "C" fn done(cq: *mut bindings::ib_cq, wc: *mut bindings::ib_wc) {
+        // SAFETY: `new` has set it, and it lives as long as the CQ.
+        let context = unsafe { &*(*cq).cq_context.cast::<Context<H>>() };
+        // SAFETY: The core does not touch it meanwhile.
+        let wc = unsafe { WorkCompletion::from_raw(wc) };
+        // SAFETY: All receives are of slots. `wc.qp` must not be used: it may be gone.
+        let slot = unsafe { container_of!(wc.cqe(), Slot, cqe) };
+        let Some(slot) = NonNull::new(slot) else {
+            return;
+        };
+        let len = if wc.is_success() && !wc.is_rdma_write() {
+            wc.byte_len()
+        } else {
+            0
+        };
+        // SAFETY: It has completed.
+        let buffer = unsafe { context.queue.complete(slot, len) };
+
+        if wc.is_success() {
+            context.handler.received(&context.queue, buffer, wc);
+        } else {
+            drop(buffer);
+            context.handler.flushed(wc);
+        }
+    }
+
+    /// # Safety
+    ///
+    /// Called by the core or a driver, before `ib_destroy_qp()` has returned: `context` is
+    /// that of a `Qp<H>`.
+    unsafe extern "C" fn event(event: *mut bindings::ib_event, context: *mut c_void) {
+        // SAFETY: The context lives longer than the QP.
+        let context = unsafe { &*context.cast::<Context<H>>() };
+        // SAFETY: The event is valid during the call.
+        let event = QpEvent::from_raw(unsafe { (*event).event });
+
+        context.handler.event(event);
+    }
+}
+
+impl<H: QpHandler> Drop for Qp<H> {
+    fn drop(&mut self) {
+        self.queue.close();
+        // SAFETY: By the type invariants, and nobody can reach the QP any more.
+        let ret = unsafe { bindings::ib_xrc_helper_ib_destroy_qp(self.raw.as_ptr()) };
+        if let Err(e) = to_result(ret) {
+            // Drivers should not refuse this. The device may still use all this memory, so
+            // it is never freed, and the device is kept.
+            pr_err!("cannot destroy QP {}: {:?}\n", self.num(), e);
+            core::mem::forget((
+                self.cq.take(),
+                self.queue.clone(),
+                self.pd.clone(),
+                self.live.again(),
+            ));
+            return;
+        }
+        // Waits for completions that are being handled. What is left on the CQ is lost.
+        self.cq = None;
+        // SAFETY: Both are gone, and `live` keeps the device.
+        unsafe { self.queue.reclaim() };
+        // SAFETY: It is from a `KBox`, and there is nobody left who would call back with it.
+        drop(unsafe { KBox::from_raw(self.context.as_ptr()) });
+    }
+}
+
+/// A context that is freed unless it is kept.
+struct ScopedContext<H>(NonNull<Context<H>>);
+
+impl<H> ScopedContext<H> {
+    fn keep(self) -> NonNull<Context<H>> {
+        let context = self.0;
+
+        core::mem::forget(self);
+        context
+    }
+}
+
+impl<H> Drop for ScopedContext<H> {
+    fn drop(&mut self) {
+        // SAFETY: It is from a `KBox`. Locals are dropped in reverse order, so the CQ, which
+        // calls back with it, is gone.
+        drop(unsafe { KBox::from_raw(self.0.as_ptr()) });
+    }
+}
