@@ -9,7 +9,7 @@ if [[ ! ${IBXRC_ROOT:-} ]]; then
 	check_host
 	s=$TOP/scripts
 
-	k=$(key "$s/make-root" "$s/root.packages" "$CACHE/updated")
+	k=$(key "$s/make-root" "$s/root.packages" "$(cat "$CACHE/updated" 2>/dev/null)")
 	entry root "$k" "Debian root (trixie)" "$s/make-root"
 	export IBXRC_ROOT=$ENTRY
 
