@@ -143,13 +143,13 @@ impl Device {
     /// Work requests that a queue of a QP takes at most. Any context.
     pub(crate) fn max_qp_wr(&self) -> u32 {
         // SAFETY: By the type invariants; it is constant.
-        u32::try_from(unsafe { (*self.as_raw()).attrs.max_qp_wr }).unwrap_or(0)
+        unsafe { (*self.as_raw()).attrs.max_qp_wr }
     }
 
     /// Entries that a CQ has at most. Any context.
     pub(crate) fn max_cqe(&self) -> u32 {
         // SAFETY: By the type invariants; it is constant.
-        u32::try_from(unsafe { (*self.as_raw()).attrs.max_cqe }).unwrap_or(0)
+        unsafe { (*self.as_raw()).attrs.max_cqe }
     }
 
     /// Whether the device has a port of this number. Any context.

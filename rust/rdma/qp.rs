@@ -95,7 +95,7 @@ pub(crate) trait QpHandler: Send + Sync + 'static {
     /// Runs in a workqueue, one completion of the QP at a time, in order. It may sleep to
     /// allocate memory, but must not wait for userspace, for a modify of the QP, or destroy
     /// the QP: both wait for it.
-    fn received(&self, queue: &Arc<RecvQueue>, buffer: RecvBuffer, wc: &WorkCompletion);
+    fn received(self: &Arc<Self>, queue: &Arc<RecvQueue>, buffer: RecvBuffer, wc: &WorkCompletion);
 
     /// A receive completed in error. Runs as `received` does. All buffers complete so when
     /// the QP is in error, but those that are left when it is destroyed.
@@ -213,8 +213,8 @@ impl<H: QpHandler> Qp<H> {
         };
         // SAFETY: PD and CQ are there and of a registered device, and stay until the QP has
         // been destroyed, as does the context.
-        let raw =
-            from_err_ptr(unsafe { bindings::ib_xrc_helper_ib_create_qp(pd.as_raw(), &mut init) })?;
+        let raw = unsafe { bindings::ib_xrc_helper_ib_create_qp(pd.as_raw(), &mut init) };
+        let raw = from_err_ptr(raw)?;
         let raw = NonNull::new(raw).ok_or(ENOMEM)?;
         // SAFETY: `drop` closes the queue before it destroys the QP.
         unsafe { queue.attach(raw) };

@@ -64,6 +64,8 @@ impl QpAttrMask {
     pub(crate) const STATE: Self = Self(bindings::IB_QP_STATE);
     /// The state that the QP is thought to be in.
     pub(crate) const CUR_STATE: Self = Self(bindings::IB_QP_CUR_STATE);
+    /// The number of the peer's QP.
+    pub(crate) const DEST_QPN: Self = Self(bindings::IB_QP_DEST_QPN);
     /// What an XRC TGT QP, which never requests, does not have. libibverbs' users may pass
     /// them all the same, and uverbs ignores them.
     const NOT_OF_TGT: Self = Self(
@@ -239,7 +241,7 @@ impl QpAttr {
             IB_QP_RQ_PSN: rq_psn = src.rq_psn & 0xff_ffff;
             IB_QP_SQ_PSN: sq_psn = src.sq_psn & 0xff_ffff;
             IB_QP_DEST_QPN: dest_qp_num = src.dest_qp_num;
-            IB_QP_ACCESS_FLAGS: qp_access_flags = src.qp_access_flags as _;
+            IB_QP_ACCESS_FLAGS: qp_access_flags = src.qp_access_flags as i32;
             IB_QP_PKEY_INDEX: pkey_index = src.pkey_index;
             IB_QP_EN_SQD_ASYNC_NOTIFY: en_sqd_async_notify = src.en_sqd_async_notify;
             IB_QP_MAX_QP_RD_ATOMIC: max_rd_atomic = src.max_rd_atomic;
