@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Writing to the memory of another process.
+//!
+//! C headers: [`include/linux/mm.h`](srctree/include/linux/mm.h),
+//! [`include/linux/sched/mm.h`](srctree/include/linux/sched/mm.h)
+
+use core::ptr;
+
+use kernel::{
+    mm::{
+        Mm,
+        MmWithUser,
+        MmapReadGuard, //
+    },
+    page::PAGE_SIZE,
+    prelude::*,
+    sync::aref::ARef,
+    time::{
+        delay::fsleep,
+        Delta, //
+    }, //
+};
+
+use crate::bindings;
+
+/// Pages that are pinned at a time: few enough for the stack, and for nobody to miss them.
+const BATCH: usize = 16;
+
+/// How often, and how long each time, to wait for the lock of an address space: 2 s in all.
+const LOCK_TRIES: usize = 2000;
+const LOCK_PAUSE: Delta = Delta::from_millis(1);
+
+/// The address space of the process that created it, whether or not that still runs.
+///
+/// Holds the `struct mm_struct` but not the memory in it, which goes with the process.
+pub(crate) struct UserMemory {
+    mm: ARef<Mm>,
+}
+
+impl UserMemory {
+    /// The memory of the calling process.
+    ///
+    /// `EINVAL`: the caller is a kernel thread.
+    pub(crate) fn of_current() -> Result<Self> {
+        let current = kernel::current!();
+        let mm: &Mm = current.mm().ok_or(EINVAL)?;
+
+        Ok(Self { mm: mm.into() })
+    }
+
+    /// Whether this is the memory of the calling process.
+    pub(crate) fn is_current(&self) -> bool {
+        kernel::current!()
+            .mm()
+            .is_some_and(|mm| ptr::eq(mm.as_raw(), self.mm.as_raw()))
+    }
+
+    /// Copies `data` to `addr` in the process, from any process context.
+    ///
+    /// It is as if the process wrote to the memory: pages are faulted in, copied on write and
+    /// marked dirty; what it may not write to, and device memory, is refused. `EFAULT` says that
+    /// some part could not be written, and parts before may have been, or that the process has
+    /// exited.
+    ///
+    /// Sleeps, but never for userspace, neither for the process nor for another:
+    ///
+    /// * A fault that userfaultfd(2) would handle fails: `pin_user_pages_remote()` is not allowed to
+    ///   drop the lock of the address space, without which userfaultfd does not wait.
+    /// * Files on FUSE are refused, whose faults are answered by a process.
+    /// * The process can hold the lock of its own address space while it waits for another (mmap(2)
+    ///   of a FUSE file is enough), so that lock is waited for with a limit.
+    /// * The memory of a process that exits meanwhile is not torn down in here (`mmput_async()`).
+    ///
+    /// What remains are memory reclaim and the block devices and servers behind file systems and
+    /// swap, as for any page fault.
+    pub(crate) fn write(&self, addr: u64, data: &[u8]) -> Result {
+        let mut addr = usize::try_from(addr).map_err(|_| EFAULT)?;
+        let mut data = data;
+
+        addr.checked_add(data.len()).ok_or(EFAULT)?;
+        if data.is_empty() {
+            return Ok(());
+        }
+
+        let mm = self.mm.mmget_not_zero().ok_or(EFAULT)?;
+        let mm = MmWithUser::into_mmput_async(mm);
+
+        while !data.is_empty() {
+            let lock = lock_bounded(&mm).ok_or(EFAULT)?;
+            let pages = Pinned::pin(&lock, &mm, addr, data.len())?;
+
+            // Others may want the lock, and copying does not need it.
+            drop(lock);
+
+            let (now, later) = data
+                .split_at_checked(pages.len().min(data.len()))
+                .ok_or(EFAULT)?;
+
+            pages.copy_from(now);
+            // Does not wrap at the end of the data, see above.
+            addr = addr.wrapping_add(now.len());
+            data = later;
+        }
+        Ok(())
+    }
+}
+
+/// `mmap_read_lock()` that gives up.
+fn lock_bounded(mm: &MmWithUser) -> Option<MmapReadGuard<'_>> {
+    for _ in 0..LOCK_TRIES {
+        if let Some(lock) = mm.mmap_read_trylock() {
+            return Some(lock);
+        }
+        fsleep(LOCK_PAUSE);
+    }
+    None
+}
+
+/// How many bytes from `addr` on, at least one and at most `len`, are in one mapping whose faults
+/// wait for no process.
+fn reachable(lock: &MmapReadGuard<'_>, addr: usize, len: usize) -> Result<usize> {
+    let vma = lock.vma_lookup(addr).ok_or(EFAULT)?;
+
+    // SAFETY: The mapping does not change while its address space is locked.
+    let file = unsafe { (*vma.as_ptr()).vm_file };
+
+    if !file.is_null() {
+        // SAFETY: The mapping holds the file, the file its inode, and that its file system.
+        let magic = unsafe { (*(*(*file).f_inode).i_sb).s_magic };
+
+        if magic == bindings::FUSE_SUPER_MAGIC as usize {
+            return Err(EFAULT);
+        }
+    }
+
+    // `addr` is in the mapping.
+    Ok(len.min(vma.end().saturating_sub(addr)))
+}
+
+/// Pages of a process which are pinned for writing.
+///
+/// # Invariants
+///
+/// The first `count` of `pages` are pinned for writing, and `count` is not 0.
+struct Pinned {
+    pages: [*mut bindings::page; BATCH],
+    count: usize,
+    /// Where in the first page to start.
+    offset: usize,
+}
+
+impl Pinned {
+    /// Pins the page at `addr` and those after it that hold `len` bytes, as far as they go in one
+    /// step. `lock` is the lock of `mm`.
+    fn pin(lock: &MmapReadGuard<'_>, mm: &MmWithUser, addr: usize, len: usize) -> Result<Self> {
+        // SAFETY: `mm` is locked. Any address will do.
+        let addr = unsafe { bindings::ib_xrc_helper_untagged_addr_remote(mm.as_raw(), addr) };
+        let offset = addr % PAGE_SIZE;
+        let len = reachable(lock, addr, len)?;
+        let wanted = offset
+            .saturating_add(len)
+            .div_ceil(PAGE_SIZE)
+            .clamp(1, BATCH);
+        let mut pages = [ptr::null_mut(); BATCH];
+
+        // SAFETY: `mm` has a user and is locked for reading. There is room for `wanted` pages.
+        // Without `locked` the lock is neither dropped nor taken.
+        let count = unsafe {
+            bindings::pin_user_pages_remote(
+                mm.as_raw(),
+                addr - offset,
+                wanted,
+                bindings::FOLL_WRITE,
+                pages.as_mut_ptr(),
+                ptr::null_mut(),
+            )
+        };
+
+        match usize::try_from(count) {
+            // INVARIANT: So many pages were pinned.
+            Ok(count) if count > 0 && count <= BATCH => Ok(Self {
+                pages,
+                count,
+                offset,
+            }),
+            // Nothing is there, it may not be written to, or there is no memory for it.
+            _ => Err(EFAULT),
+        }
+    }
+
+    /// Number of bytes in the pages.
+    fn len(&self) -> usize {
+        self.count * PAGE_SIZE - self.offset
+    }
+
+    /// Copies `data`, which is not longer than the pages are, to the start of them.
+    fn copy_from(&self, data: &[u8]) {
+        let mut offset = self.offset;
+        let mut data = data;
+
+        for page in self.pages.iter().take(self.count) {
+            let (now, later) = data.split_at(data.len().min(PAGE_SIZE - offset));
+
+            // SAFETY: The page is pinned for writing, and `offset + now.len()` is not above its
+            // size. The process may access it at the same time, as it may when it is a device
+            // that writes there.
+            unsafe {
+                bindings::ib_xrc_helper_memcpy_to_page(
+                    *page,
+                    offset,
+                    now.as_ptr().cast(),
+                    now.len(),
+                )
+            };
+            data = later;
+            offset = 0;
+        }
+    }
+}
+
+impl Drop for Pinned {
+    fn drop(&mut self) {
+        // SAFETY: By the type invariant these are pinned, by us, and we may sleep.
+        unsafe { bindings::unpin_user_pages_dirty_lock(self.pages.as_mut_ptr(), self.count, true) };
+    }
+}
