@@ -453,7 +453,7 @@ struct ib_xrc_cqe {
 	__aligned_u64 srq_user_handle;
 	/* enum ib_wc_status */
 	__u32 status;
-	/* enum ib_uverbs_wc_opcode: IB_UVERBS_WC_RECV, ..._RECV_RDMA_WITH_IMM */
+	/* enum ib_xrc_wc_opcode */
 	__u32 opcode;
 	/* Bytes received. */
 	__u32 byte_len;
@@ -467,9 +467,13 @@ struct ib_xrc_cqe {
 	__u32 qp_num;
 	/* The INI QP that sent it. */
 	__u32 src_qp;
-	/* A bit of enum ib_wc vendor_err, for diagnosis. */
-	__u32 vendor_err;
-	__u32 reserved[3];
+	__u32 reserved[4];
+};
+
+/* As enum ibv_wc_opcode of libibverbs. */
+enum ib_xrc_wc_opcode {
+	IB_XRC_WC_RECV = 1U << 7,
+	IB_XRC_WC_RECV_RDMA_WITH_IMM = (1U << 7) + 1,
 };
 
 enum ib_xrc_wc_flags {
