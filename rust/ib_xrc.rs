@@ -4,7 +4,25 @@
 
 use kernel::prelude::*;
 
+use crate::{
+    linux::chardev,
+    rdma::client::ClientRegistration,
+    xrc::{
+        context::Context,
+        registry::{
+            ModuleWorkqueue,
+            XrcClient,
+            REGISTRY, //
+        }, //
+    },
+};
+
 mod bindings;
+mod linux;
+mod rdma;
+mod soft;
+mod uverbs;
+mod xrc;
 
 module! {
     type: IbXrc,
@@ -14,10 +32,30 @@ module! {
     license: "GPL",
 }
 
-struct IbXrc;
+/// What the module has registered; undone in this order when it goes.
+#[pin_data]
+struct IbXrc {
+    #[pin]
+    _chardev: chardev::Registration<Context>,
+    #[pin]
+    _client: ClientRegistration<XrcClient>,
+    _workqueue: ModuleWorkqueue,
+}
 
-impl kernel::Module for IbXrc {
-    fn init(_module: &'static ThisModule) -> Result<Self> {
-        Ok(Self)
+impl kernel::InPlaceModule for IbXrc {
+    fn init(_module: &'static ThisModule) -> impl PinInit<Self, Error> {
+        // SAFETY: The kernel calls this once, before anything else of the module.
+        unsafe { REGISTRY.init() };
+
+        // Made in the order of the dependencies, which is not that of the fields.
+        try_pin_init!(Self {
+            _workqueue: ModuleWorkqueue::new()?,
+            _client <- ClientRegistration::new(),
+            _chardev <- chardev::Registration::register(chardev::Options {
+                name: c"ib_xrc",
+                nodename: c"infiniband/xrc",
+                mode: 0o666,
+            }),
+        })
     }
 }

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The soft backend: XRC over RC, for devices without XRC.
+//!
+//! A [`tgt_qp`] is an RC QP of the kernel in its [`domain`]'s PD. What it receives is taken apart
+//! by [`wire`], waits as a [`message`] at the [`srq`] that it is addressed to, is copied into the
+//! buffer posted there, and is completed into the ring of a [`cq`].
+//!
+//! Two rules keep receivers from holding up anything but their own messages. A message has its
+//! buffer to itself and nothing of the device, so it may wait as long as it takes. And user
+//! memory is touched only by the SRQ's own work item.
+
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
+
+use crate::{
+    bindings,
+    rdma::{
+        device::Device,
+        gate::GateGuard,
+        recv_buffer::RECV_BUFFER_SIZE, //
+    },
+    xrc::{
+        backend::{
+            Backend,
+            SrqAttr,
+            Target, //
+        },
+        comp_channel::CqNotifier,
+        device::Services, //
+    },
+};
+
+mod cq;
+mod domain;
+mod message;
+mod srq;
+mod tgt_qp;
+mod wire;
+
+/// Entries of a CQ at most: 4 MiB of memory.
+const MAX_CQE: u32 = 1 << 16;
+/// Work requests posted to an SRQ at most.
+const MAX_SRQ_WR: u32 = 1 << 15;
+/// Scatter entries of a receive work request at most.
+const MAX_SRQ_SGE: u32 = 16;
+/// Receive buffers posted to a TGT QP.
+const RECV_WR: u32 = 32;
+/// Messages that may wait at an SRQ before its senders are held back.
+const SRQ_BACKLOG: usize = 256;
+
+/// The soft backend.
+pub(crate) struct Soft;
+
+impl Backend for Soft {
+    type Domain = domain::SoftDomain;
+    type TgtQp = tgt_qp::SoftTgtQp;
+    type Cq = cq::SoftCq;
+    type Srq = srq::SoftSrq;
+
+    const DEVICE_FLAGS: u32 = bindings::IB_XRC_DEVICE_SOFT;
+
+    fn limits(_device: &Device) -> bindings::ib_xrc_limits {
+        bindings::ib_xrc_limits {
+            max_cqe: MAX_CQE,
+            max_srq_wr: MAX_SRQ_WR,
+            max_srq_sge: MAX_SRQ_SGE,
+            max_msg_size: (RECV_BUFFER_SIZE - wire::HEADER_SIZE) as u32,
+            tgt_qp_recv_wr: RECV_WR,
+            reserved: 0,
+        }
+    }
+
+    fn open_domain(services: &Arc<Services>, gate: &GateGuard<'_>) -> Result<Arc<Self::Domain>> {
+        domain::SoftDomain::new(services, gate)
+    }
+
+    fn remove_domain(domain: &Self::Domain) {
+        domain.remove();
+    }
+
+    fn create_tgt_qp(
+        domain: &Arc<Self::Domain>,
+        gate: &GateGuard<'_>,
+        target: Arc<dyn Target>,
+    ) -> Result<Self::TgtQp> {
+        tgt_qp::SoftTgtQp::new(domain, gate, target)
+    }
+
+    fn create_cq(cqe: u32, notifier: Option<CqNotifier>) -> Result<Arc<Self::Cq>> {
+        cq::SoftCq::new(cqe, notifier)
+    }
+
+    fn create_srq(
+        domain: &Arc<Self::Domain>,
+        cq: &Arc<Self::Cq>,
+        attr: SrqAttr,
+    ) -> Result<Arc<Self::Srq>> {
+        srq::SoftSrq::new(domain, cq, attr)
+    }
+}

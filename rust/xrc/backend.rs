@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The seam between the domain logic and what carries the messages.
+//!
+//! The domain logic decides who may use a TGT QP and when it dies; a backend makes TGT QPs, SRQs
+//! and CQs on a device. Everything that a backend makes for a domain is gone when the domain has
+//! dropped it.
+
+use kernel::{prelude::*, sync::Arc};
+
+use crate::{
+    bindings,
+    linux::shared_memory::SharedMemory,
+    rdma::{
+        device::Device,
+        gate::GateGuard,
+        qp::QpEvent,
+        qp_attr::{
+            QpAttr,
+            QpAttrMask,
+            QpState, //
+        }, //
+    },
+};
+
+use super::{
+    comp_channel::CqNotifier,
+    device::Services,
+    removal::RemovalListener, //
+};
+
+/// What a TGT QP tells the domain logic.
+pub(crate) trait Target: Send + Sync {
+    /// The QP raised an async event. Called in atomic context.
+    fn event(&self, event: QpEvent);
+
+    /// The number of the INI QP at the other end. Called in any context.
+    fn dest_qp_num(&self) -> u32;
+
+    /// A message of `bytes` bytes was handed to an SRQ. Called in any context.
+    fn delivered(&self, bytes: usize);
+
+    /// A message could not be accepted: the QP must go to the error state. Called in any context.
+    fn refused(self: Arc<Self>);
+}
+
+/// A step of a TGT QP's state machine.
+#[derive(Clone, Copy)]
+pub(crate) struct Transition {
+    /// The state that the QP is in.
+    pub(crate) from: QpState,
+    /// The state to go to.
+    pub(crate) to: QpState,
+    /// The attributes that count.
+    pub(crate) mask: QpAttrMask,
+}
+
+/// A TGT QP of a backend. Dropping it destroys it; that sleeps, but never waits for userspace.
+pub(crate) trait TgtQp: Send + Sync + Sized {
+    /// The QP number, 24 bits.
+    fn num(&self) -> u32;
+
+    /// The port that it uses; 0 before INIT.
+    fn port(&self) -> u32;
+
+    /// Goes from a state to the next, or stays in it: the caller has found `mask` right for that
+    /// on an XRC TGT QP, and calls one at a time. On failure the QP is in the state it was in, or
+    /// in RESET if `to` is INIT. Sleeps.
+    fn modify(&self, gate: &GateGuard<'_>, transition: Transition, attr: QpAttr) -> Result;
+
+    /// Reads the attributes as the device has them. Sleeps.
+    fn query(&self, gate: &GateGuard<'_>) -> Result<QpAttr>;
+}
+
+/// What an SRQ is created with; validated against [`Backend::limits`] by the caller.
+pub(crate) struct SrqAttr {
+    /// Work requests posted at a time.
+    pub(crate) max_wr: u32,
+    /// Scatter entries of one.
+    pub(crate) max_sge: u32,
+    /// What completions carry.
+    pub(crate) user_handle: u64,
+}
+
+/// An SRQ of a backend.
+pub(crate) trait Srq: Send + Sync {
+    /// The SRQ number, 24 bits.
+    fn num(&self) -> u32;
+
+    /// The posting ring.
+    fn ring(&self) -> &SharedMemory;
+
+    /// Where the posting ring is.
+    fn ring_info(&self, mmap_offset: u64) -> bindings::ib_xrc_ring_info;
+
+    /// Userspace has posted while messages were waiting. Does not sleep.
+    fn kick(self: Arc<Self>);
+
+    /// Takes no more messages and drops those that wait. Sleeps, never waits for userspace.
+    fn close(&self);
+}
+
+/// A CQ of a backend.
+pub(crate) trait Cq: RemovalListener {
+    /// The completion ring.
+    fn ring(&self) -> &SharedMemory;
+
+    /// Where the completion ring is.
+    fn ring_info(&self, mmap_offset: u64) -> bindings::ib_xrc_ring_info;
+}
+
+/// What carries the TGT QPs, SRQs and CQs of a device's domains.
+pub(crate) trait Backend: Send + Sync + Sized + 'static {
+    /// What is kept for a domain.
+    type Domain: Send + Sync;
+    /// A TGT QP.
+    type TgtQp: TgtQp + Unpin + 'static;
+    /// A CQ.
+    type Cq: Cq + 'static;
+    /// An SRQ.
+    type Srq: Srq + 'static;
+
+    /// `enum ib_xrc_device_flags` of a device with this backend.
+    const DEVICE_FLAGS: u32;
+
+    /// What the backend takes at most on a device.
+    fn limits(device: &Device) -> bindings::ib_xrc_limits;
+
+    /// Makes what a domain needs. Sleeps.
+    fn open_domain(services: &Arc<Services>, gate: &GateGuard<'_>) -> Result<Arc<Self::Domain>>;
+
+    /// The device goes: lets go of everything that the domain has on it, and takes its SRQs out
+    /// of use. The TGT QPs were dropped before. Sleeps.
+    fn remove_domain(domain: &Self::Domain);
+
+    /// Makes a TGT QP in the RESET state. Sleeps.
+    fn create_tgt_qp(
+        domain: &Arc<Self::Domain>,
+        gate: &GateGuard<'_>,
+        target: Arc<dyn Target>,
+    ) -> Result<Self::TgtQp>;
+
+    /// Makes a CQ of `cqe` entries, which notifies `notifier`. Sleeps.
+    fn create_cq(cqe: u32, notifier: Option<CqNotifier>) -> Result<Arc<Self::Cq>>;
+
+    /// Makes an SRQ whose posted addresses are those of the calling process. Sleeps.
+    fn create_srq(
+        domain: &Arc<Self::Domain>,
+        cq: &Arc<Self::Cq>,
+        attr: SrqAttr,
+    ) -> Result<Arc<Self::Srq>>;
+}

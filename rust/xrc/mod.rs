@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! XRC domains: who owns a TGT QP, and when it dies.
+//!
+//! The domain logic ([`domain`], [`tgt_qp`], [`device`]) knows the [`backend`] trait only. An open
+//! file is a [`context`], its handles stand for an [`object`], and [`methods`] has a table for each
+//! call. The lock order stands in `Documentation/locking.rst`. There is no unsafe code here.
+
+pub(crate) mod backend;
+pub(crate) mod comp_channel;
+pub(crate) mod context;
+pub(crate) mod device;
+mod domain;
+mod methods;
+mod object;
+pub(crate) mod registry;
+pub(crate) mod removal;
+pub(crate) mod srq_num;
+mod tgt_qp;
+mod users;

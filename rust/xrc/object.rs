@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What handles stand for.
+
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
+
+use crate::{
+    linux::shared_memory::SharedMemory,
+    rdma::gate::GateGuard,
+    uverbs::FromObject, //
+};
+
+use super::{
+    backend::{
+        Backend,
+        Cq as _,
+        Srq as _,
+        SrqAttr, //
+    },
+    comp_channel::CqNotifier,
+    device::{
+        DomainHandle,
+        Services, //
+    },
+    domain::Domain,
+    removal::{
+        Listening,
+        RemovalListeners, //
+    },
+    tgt_qp::Registration,
+    users::{
+        InUse,
+        Users, //
+    }, //
+};
+
+/// A handle on a domain.
+pub(crate) struct Xrcd<B: Backend> {
+    handle: DomainHandle<B>,
+    users: Users,
+}
+
+impl<B: Backend> Xrcd<B> {
+    /// A handle that nothing was made with yet.
+    pub(crate) fn new(handle: DomainHandle<B>) -> Result<Arc<Self>> {
+        let users = Users::new();
+
+        Ok(Arc::new(Self { handle, users }, GFP_KERNEL_ACCOUNT)?)
+    }
+
+    /// The handle on the domain.
+    pub(crate) fn handle(&self) -> &DomainHandle<B> {
+        &self.handle
+    }
+
+    /// The domain.
+    pub(crate) fn domain(&self) -> &Arc<Domain<B>> {
+        self.handle.domain()
+    }
+}
+
+impl<B: Backend> AsRef<Users> for Xrcd<B> {
+    fn as_ref(&self) -> &Users {
+        &self.users
+    }
+}
+
+/// A registration with a TGT QP, made with an [`Xrcd`].
+pub(crate) struct TgtQpHandle<B: Backend> {
+    registration: Registration<B>,
+    _xrcd: InUse<Xrcd<B>>,
+}
+
+impl<B: Backend> TgtQpHandle<B> {
+    /// Puts a registration behind a handle.
+    pub(crate) fn new(registration: Registration<B>, xrcd: &Arc<Xrcd<B>>) -> Result<Arc<Self>> {
+        let handle = Self {
+            registration,
+            _xrcd: InUse::new(xrcd),
+        };
+
+        Ok(Arc::new(handle, GFP_KERNEL_ACCOUNT)?)
+    }
+
+    /// The registration.
+    pub(crate) fn registration(&self) -> &Registration<B> {
+        &self.registration
+    }
+}
+
+/// A CQ.
+pub(crate) struct CqHandle<B: Backend> {
+    cq: Arc<B::Cq>,
+    users: Users,
+    _listening: Listening,
+}
+
+impl<B: Backend> CqHandle<B> {
+    /// Makes a CQ of `cqe` entries, which notifies `notifier`. Sleeps.
+    pub(crate) fn new(
+        services: &Services,
+        cqe: u32,
+        notifier: Option<CqNotifier>,
+    ) -> Result<Arc<Self>> {
+        let cq = B::create_cq(cqe, notifier)?;
+        let handle = Self {
+            _listening: RemovalListeners::listen(services.removal(), cq.clone())?,
+            cq,
+            users: Users::new(),
+        };
+
+        Ok(Arc::new(handle, GFP_KERNEL_ACCOUNT)?)
+    }
+
+    /// The CQ.
+    pub(crate) fn cq(&self) -> &Arc<B::Cq> {
+        &self.cq
+    }
+}
+
+impl<B: Backend> AsRef<Users> for CqHandle<B> {
+    fn as_ref(&self) -> &Users {
+        &self.users
+    }
+}
+
+/// An SRQ, made with an [`Xrcd`] and a [`CqHandle`]; it is closed when this is dropped.
+pub(crate) struct SrqHandle<B: Backend> {
+    srq: Arc<B::Srq>,
+    xrcd: Arc<Xrcd<B>>,
+    _xrcd: InUse<Xrcd<B>>,
+    _cq: InUse<CqHandle<B>>,
+}
+
+impl<B: Backend> SrqHandle<B> {
+    /// Makes an SRQ whose posted addresses are those of the calling process. Sleeps.
+    pub(crate) fn new(
+        _gate: &GateGuard<'_>,
+        xrcd: &Arc<Xrcd<B>>,
+        cq: &Arc<CqHandle<B>>,
+        attr: SrqAttr,
+    ) -> Result<Arc<Self>> {
+        let srq = B::create_srq(xrcd.domain().backend(), &cq.cq, attr)?;
+
+        xrcd.domain().add_srq();
+
+        let handle = Self {
+            srq,
+            xrcd: xrcd.clone(),
+            _xrcd: InUse::new(xrcd),
+            _cq: InUse::new(cq),
+        };
+
+        Ok(Arc::new(handle, GFP_KERNEL_ACCOUNT)?)
+    }
+
+    /// The SRQ.
+    pub(crate) fn srq(&self) -> &Arc<B::Srq> {
+        &self.srq
+    }
+}
+
+impl<B: Backend> Drop for SrqHandle<B> {
+    fn drop(&mut self) {
+        self.srq.close();
+        self.xrcd.domain().remove_srq();
+    }
+}
+
+/// What a handle stands for.
+pub(crate) enum Object<B: Backend> {
+    /// `IB_XRC_OBJECT_XRCD`
+    Xrcd(Arc<Xrcd<B>>),
+    /// `IB_XRC_OBJECT_TGT_QP`
+    TgtQp(Arc<TgtQpHandle<B>>),
+    /// `IB_XRC_OBJECT_CQ`
+    Cq(Arc<CqHandle<B>>),
+    /// `IB_XRC_OBJECT_SRQ`
+    Srq(Arc<SrqHandle<B>>),
+}
+
+impl<B: Backend> Object<B> {
+    /// The memory that the object shares with userspace.
+    pub(crate) fn ring(&self) -> Option<&SharedMemory> {
+        match self {
+            Object::Cq(cq) => Some(cq.cq.ring()),
+            Object::Srq(srq) => Some(srq.srq.ring()),
+            Object::Xrcd(_) | Object::TgtQp(_) => None,
+        }
+    }
+}
+
+// Not derived: that would ask for `B: Clone`.
+impl<B: Backend> Clone for Object<B> {
+    fn clone(&self) -> Self {
+        match self {
+            Object::Xrcd(xrcd) => Object::Xrcd(xrcd.clone()),
+            Object::TgtQp(tgt_qp) => Object::TgtQp(tgt_qp.clone()),
+            Object::Cq(cq) => Object::Cq(cq.clone()),
+            Object::Srq(srq) => Object::Srq(srq.clone()),
+        }
+    }
+}
+
+macro_rules! from_object {
+    ($($variant:ident($type:ident)),* $(,)?) => {
+        $(
+            impl<B: Backend> FromObject<Object<B>> for Arc<$type<B>> {
+                fn from_object(object: &Object<B>) -> Option<&Self> {
+                    match object {
+                        Object::$variant(object) => Some(object),
+                        _ => None,
+                    }
+                }
+            }
+        )*
+    };
+}
+
+from_object!(
+    Xrcd(Xrcd),
+    TgtQp(TgtQpHandle),
+    Cq(CqHandle),
+    Srq(SrqHandle),
+);

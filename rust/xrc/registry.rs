@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The devices that domains can be opened on, and how they come and go.
+
+use kernel::{
+    prelude::*,
+    sync::{
+        global_lock,
+        Arc, //
+    },
+};
+
+use crate::{
+    bindings,
+    linux::workqueue::Workqueue,
+    rdma::{
+        client::Client,
+        device::Device, //
+    },
+    soft::Soft, //
+};
+
+use super::device::XrcDevice;
+
+/// The devices of the module, in the order in which they came, and its workqueue.
+pub(crate) struct Registry {
+    devices: KVec<Arc<XrcDevice<Soft>>>,
+    workqueue: Option<Arc<Workqueue>>,
+}
+
+global_lock! {
+    // SAFETY: The module's `init` initialises it before it registers the client and the character
+    // device, and nothing else leads here.
+    pub(crate) unsafe(uninit) static REGISTRY: Mutex<Registry> = Registry {
+        devices: KVec::new(),
+        workqueue: None,
+    };
+}
+
+/// The module's workqueue, which goes with the module.
+pub(crate) struct ModuleWorkqueue(Arc<Workqueue>);
+
+impl ModuleWorkqueue {
+    /// Makes the workqueue that devices to come will use. Sleeps.
+    pub(crate) fn new() -> Result<Self> {
+        let workqueue = Arc::new(Workqueue::new(c"ib_xrc")?, GFP_KERNEL)?;
+
+        REGISTRY.lock().workqueue = Some(workqueue.clone());
+        Ok(Self(workqueue))
+    }
+}
+
+impl Drop for ModuleWorkqueue {
+    fn drop(&mut self) {
+        // Items keep what they work on, and that keeps the workqueue: they must be gone before the
+        // last reference is given back here, since a workqueue cannot be destroyed from itself.
+        self.0.drain();
+
+        let registered = REGISTRY.lock().workqueue.take();
+
+        drop(registered);
+    }
+}
+
+/// How a device is named in a bind.
+pub(crate) enum Selector<'a> {
+    /// By name, without the NUL.
+    Name(&'a [u8]),
+    /// By index.
+    Index(u32),
+}
+
+impl Selector<'_> {
+    fn selects(&self, device: &Device) -> bool {
+        match *self {
+            Selector::Name(name) => {
+                let mut name_of_device = device.name();
+                let len = name_of_device.iter().position(|&byte| byte == 0);
+
+                len.and_then(|len| name_of_device.get_mut(..len))
+                    .is_some_and(|name_of_device| name_of_device == name)
+            }
+            Selector::Index(index) => device.index() == index,
+        }
+    }
+}
+
+/// Whether the caller's network namespace may use the device, which must not be on its way out.
+fn is_usable(device: &Device) -> bool {
+    device.enter().is_ok() && device.accessible_from_current_netns()
+}
+
+/// Finds a device which the caller's network namespace may use. `ENODEV`: there is none. Sleeps.
+pub(crate) fn find(selector: &Selector<'_>) -> Result<Arc<XrcDevice<Soft>>> {
+    REGISTRY
+        .lock()
+        .devices
+        .iter()
+        .find(|xrc_device| selector.selects(xrc_device.device()) && is_usable(xrc_device.device()))
+        .cloned()
+        .ok_or(ENODEV)
+}
+
+/// Describes the devices which the caller's network namespace may use. Sleeps.
+pub(crate) fn list() -> Result<KVec<bindings::ib_xrc_device_info>> {
+    let registry = REGISTRY.lock();
+    let mut infos = KVec::with_capacity(registry.devices.len(), GFP_KERNEL)?;
+
+    for xrc_device in &registry.devices {
+        if is_usable(xrc_device.device()) {
+            infos.push(xrc_device.info(), GFP_KERNEL)?;
+        }
+    }
+    Ok(infos)
+}
+
+/// The module as a client of the RDMA core.
+pub(crate) struct XrcClient;
+
+impl Client for XrcClient {
+    type Data = XrcDevice<Soft>;
+
+    const NAME: &'static CStr = c"ib_xrc";
+
+    fn add(device: &Arc<Device>) -> Result<Arc<Self::Data>> {
+        let workqueue = REGISTRY.lock().workqueue.clone().ok_or(ENODEV)?;
+        let xrc_device = XrcDevice::new(device.clone(), workqueue)?;
+
+        REGISTRY.lock().devices.push(xrc_device.clone(), GFP_KERNEL)?;
+        Ok(xrc_device)
+    }
+
+    fn wake(_xrc_device: &Self::Data) {
+        // No call sleeps inside the gate for longer than the device takes.
+    }
+
+    fn remove(xrc_device: Arc<Self::Data>) {
+        let mut registry = REGISTRY.lock();
+        let position = registry
+            .devices
+            .iter()
+            .position(|other| Arc::ptr_eq(other, &xrc_device));
+        let removed = position.map(|position| registry.devices.remove(position));
+
+        drop(registry);
+        drop(removed);
+        xrc_device.remove();
+    }
+}
