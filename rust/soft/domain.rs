@@ -3,8 +3,7 @@
 //! What the soft backend keeps for a domain: a PD, and its SRQs by number.
 
 use kernel::{
-    new_mutex,
-    new_spinlock,
+    new_mutex, new_spinlock,
     prelude::*,
     rbtree::{
         RBTree,

@@ -8,9 +8,7 @@ use kernel::{
         List,
         ListArc, //
     },
-    new_mutex,
-    new_spinlock,
-    new_work,
+    new_mutex, new_spinlock, new_work,
     prelude::*,
     sync::{
         barrier::{

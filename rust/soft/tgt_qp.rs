@@ -157,12 +157,7 @@ impl Receiver {
 }
 
 impl QpHandler for Receiver {
-    fn received(
-        self: &Arc<Self>,
-        queue: &Arc<RecvQueue>,
-        buffer: RecvBuffer,
-        wc: &WorkCompletion,
-    ) {
+    fn received(self: &Arc<Self>, queue: &Arc<RecvQueue>, buffer: RecvBuffer, wc: &WorkCompletion) {
         if self.deliver(queue, buffer, wc).is_err() {
             self.target.clone().refused();
         }

@@ -25,9 +25,7 @@ use kernel::{
         ListLinks,
         TryNewListArc, //
     },
-    new_mutex,
-    new_poll_condvar,
-    new_spinlock,
+    new_mutex, new_poll_condvar, new_spinlock,
     prelude::*,
     sync::{
         poll::{

@@ -220,9 +220,4 @@ macro_rules! from_object {
     };
 }
 
-from_object!(
-    Xrcd(Xrcd),
-    TgtQp(TgtQpHandle),
-    Cq(CqHandle),
-    Srq(SrqHandle),
-);
+from_object!(Xrcd(Xrcd), TgtQp(TgtQpHandle), Cq(CqHandle), Srq(SrqHandle),);

@@ -126,7 +126,10 @@ impl Client for XrcClient {
         let workqueue = REGISTRY.lock().workqueue.clone().ok_or(ENODEV)?;
         let xrc_device = XrcDevice::new(device.clone(), workqueue)?;
 
-        REGISTRY.lock().devices.push(xrc_device.clone(), GFP_KERNEL)?;
+        REGISTRY
+            .lock()
+            .devices
+            .push(xrc_device.clone(), GFP_KERNEL)?;
         Ok(xrc_device)
     }
 

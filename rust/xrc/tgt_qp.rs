@@ -3,9 +3,7 @@
 //! TGT QPs: owned by their domain, shared by whoever registers.
 
 use kernel::{
-    impl_has_work,
-    new_mutex,
-    new_work,
+    impl_has_work, new_mutex, new_work,
     prelude::*,
     sync::{
         atomic::{

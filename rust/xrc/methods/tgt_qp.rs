@@ -68,27 +68,35 @@ fn open(ctx: &Context, args: Open<'_>) -> Result {
     Ok(())
 }
 
-/// The TGT QP that a call names by handle, or by domain and number.
-fn named(
-    handle: Option<&Arc<TgtQpHandle<Soft>>>,
-    xrcd: Option<&Arc<Xrcd<Soft>>>,
-    qp_num: Option<u32>,
-) -> Result<(Arc<Domain<Soft>>, Arc<TgtQp<Soft>>)> {
-    match (handle, xrcd, qp_num) {
-        (Some(handle), None, None) => {
-            let registration = handle.registration();
+/// The TGT QP that a call names, and its domain.
+struct Named<'a> {
+    domain: &'a Domain<Soft>,
+    tgt_qp: Arc<TgtQp<Soft>>,
+}
 
-            Ok((
-                registration.domain().clone(),
-                registration.tgt_qp().clone(),
-            ))
-        }
-        (None, Some(xrcd), Some(qp_num)) => {
-            let domain = xrcd.domain();
+impl<'a> Named<'a> {
+    /// Finds it by handle, or by domain and number. `EINVAL`: neither or both are given, or the
+    /// domain has none of this number.
+    fn new(
+        handle: Option<&'a Arc<TgtQpHandle<Soft>>>,
+        xrcd: Option<&'a Arc<Xrcd<Soft>>>,
+        qp_num: Option<u32>,
+    ) -> Result<Self> {
+        match (handle, xrcd, qp_num) {
+            (Some(handle), None, None) => {
+                let registration = handle.registration();
 
-            Ok((domain.clone(), domain.find_tgt_qp(qp_num)?))
+                Ok(Self {
+                    domain: registration.domain(),
+                    tgt_qp: registration.tgt_qp().clone(),
+                })
+            }
+            (None, Some(xrcd), Some(qp_num)) => Ok(Self {
+                domain: xrcd.domain(),
+                tgt_qp: xrcd.domain().find_tgt_qp(qp_num)?,
+            }),
+            _ => Err(EINVAL),
         }
-        _ => Err(EINVAL),
     }
 }
 
@@ -108,9 +116,9 @@ uverbs::method! {
 
 fn modify(ctx: &Context, args: Modify<'_>) -> Result {
     let (_, gate) = ctx.enter()?;
-    let (_, tgt_qp) = named(args.handle.as_deref(), args.xrcd.as_deref(), args.qp_num)?;
+    let named = Named::new(args.handle.as_deref(), args.xrcd.as_deref(), args.qp_num)?;
 
-    tgt_qp.modify(&gate, &args.attr)
+    named.tgt_qp.modify(&gate, &args.attr)
 }
 
 uverbs::method! {
@@ -129,13 +137,13 @@ uverbs::method! {
 
 fn query(ctx: &Context, args: Query<'_>) -> Result {
     let (_, gate) = ctx.enter()?;
-    let (domain, tgt_qp) = named(args.handle.as_deref(), args.xrcd.as_deref(), args.qp_num)?;
+    let named = Named::new(args.handle.as_deref(), args.xrcd.as_deref(), args.qp_num)?;
 
     if let Some(attr) = &args.attr {
-        attr.write(&tgt_qp.query(&gate)?)?;
+        attr.write(&named.tgt_qp.query(&gate)?)?;
     }
     if let Some(info) = &args.info {
-        info.write(&domain.tgt_qp_info(&tgt_qp))?;
+        info.write(&named.domain.tgt_qp_info(&named.tgt_qp))?;
     }
     Ok(())
 }
@@ -157,8 +165,8 @@ uverbs::method! {
 
 fn connect(ctx: &Context, args: Connect<'_>) -> Result {
     let (_, gate) = ctx.enter()?;
-    let (_, tgt_qp) = named(args.handle.as_deref(), args.xrcd.as_deref(), args.qp_num)?;
-    let (result, state) = tgt_qp.connect(&gate, &args.attr);
+    let named = Named::new(args.handle.as_deref(), args.xrcd.as_deref(), args.qp_num)?;
+    let (result, state) = named.tgt_qp.connect(&gate, &args.attr);
 
     // Transitions cannot be taken back, so their outcome is worth more than a bad pointer.
     let written = match &args.state {
