@@ -50,6 +50,15 @@ struct TgtQpEntry<B: Backend> {
     refs: u32,
 }
 
+impl<B: Backend> Inner<B> {
+    fn tgt_qps_after(&self, after: Option<u32>) -> impl Iterator<Item = &TgtQpEntry<B>> {
+        self.tgt_qps
+            .iter()
+            .filter(move |&(&num, _)| after.is_none_or(|after| num > after))
+            .map(|(_, entry)| entry)
+    }
+}
+
 impl<B: Backend> Domain<B> {
     /// Makes a domain without TGT QPs. Sleeps.
     pub(crate) fn new(
@@ -153,29 +162,30 @@ impl<B: Backend> Domain<B> {
         tgt_qp.info(refs)
     }
 
-    /// Describes the TGT QPs, in the order of their numbers, up to `capacity` of them. Returns
-    /// also how many there are.
+    /// Describes the TGT QPs with a greater number than `after`, in the order of their numbers,
+    /// up to `capacity` of them. Returns also how many there are.
     pub(crate) fn list_tgt_qps(
         &self,
+        after: Option<u32>,
         capacity: usize,
     ) -> Result<(KVVec<bindings::ib_xrc_tgt_qp_info>, u32)> {
         let mut infos = KVVec::new();
 
         // Memory is needed without the lock; meanwhile there may be more TGT QPs.
         loop {
-            let wanted = self.inner.lock().tgt_qps.values().count().min(capacity);
+            let wanted = self.inner.lock().tgt_qps_after(after).count().min(capacity);
 
             if infos.capacity() < wanted {
                 infos.reserve(wanted, GFP_KERNEL_ACCOUNT)?;
             }
 
             let inner = self.inner.lock();
-            let count = inner.tgt_qps.values().count();
+            let count = inner.tgt_qps_after(after).count();
 
             if infos.capacity() < count.min(capacity) {
                 continue;
             }
-            for entry in inner.tgt_qps.values().take(capacity) {
+            for entry in inner.tgt_qps_after(after).take(capacity) {
                 // There is room: just checked.
                 let _ = infos.push_within_capacity(entry.tgt_qp.info(entry.refs));
             }

@@ -198,6 +198,11 @@ enum ib_xrc_xrcd_list_tgt_qps_attrs {
 	IB_XRC_ATTR_XRCD_LIST_TGT_QPS_RESP_TGT_QPS,
 	/* out u32: how many there are, however many were written */
 	IB_XRC_ATTR_XRCD_LIST_TGT_QPS_RESP_COUNT,
+	/*
+	 * ? in u32: list and count only those with a greater number than this,
+	 * to go on where an earlier call had no more room
+	 */
+	IB_XRC_ATTR_XRCD_LIST_TGT_QPS_AFTER,
 };
 
 /* When a TGT QP dies. */

@@ -6,7 +6,10 @@ use kernel::prelude::*;
 
 use crate::{
     bindings,
-    linux::anon_file,
+    linux::anon_file::{
+        self,
+        AnonFile, //
+    },
     uverbs::{
         self,
         attr::*, //
@@ -30,6 +33,9 @@ fn create(ctx: &Context, args: Create<'_>) -> Result {
     let (xrc_device, _gate) = ctx.enter()?;
     let channel = CompChannel::new(xrc_device.services(), ctx.id())?;
 
-    args.fd.install(anon_file::create(channel)?);
+    // A file releases the channel when it goes; without one that is to be done here.
+    let file = anon_file::create(channel.clone()).inspect_err(|_| channel.release())?;
+
+    args.fd.install(file);
     Ok(())
 }

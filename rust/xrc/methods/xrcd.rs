@@ -88,13 +88,14 @@ uverbs::method! {
         tgt_qps: OutArray<bindings::ib_xrc_tgt_qp_info>
             = bindings::IB_XRC_ATTR_XRCD_LIST_TGT_QPS_RESP_TGT_QPS, optional;
         count: Out<u32> = bindings::IB_XRC_ATTR_XRCD_LIST_TGT_QPS_RESP_COUNT, mandatory;
+        after: In<u32> = bindings::IB_XRC_ATTR_XRCD_LIST_TGT_QPS_AFTER, optional;
     }
 }
 
 fn list_tgt_qps(ctx: &Context, args: ListTgtQps<'_>) -> Result {
     let (_, _gate) = ctx.enter()?;
     let capacity = args.tgt_qps.as_ref().map_or(0, OutArraySlot::capacity);
-    let (infos, count) = args.handle.domain().list_tgt_qps(capacity)?;
+    let (infos, count) = args.handle.domain().list_tgt_qps(args.after, capacity)?;
 
     if let Some(tgt_qps) = &args.tgt_qps {
         tgt_qps.write(&infos)?;
