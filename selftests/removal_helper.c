@@ -1,0 +1,423 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * A process with everything open while its device goes.
+ *
+ * Says "ready" when messages flow. The device is then to be removed, which it hears
+ * from a blocked read. It checks that every call says so, that everything can be
+ * closed, and says "removed". When it reads a line the device must be back under the
+ * same name: old files stay as they are, new ones work. Says "done".
+ *
+ * With "idle" as argument no messages flow; with "leave" it does not close anything
+ * by itself. Exits with 0 if all was as it should be, else says what was not.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "xrc_util.h"
+
+#define BUFFERS 64
+#define SIZE 256
+
+static int failures;
+
+#define CHECK(expected, value) check(__LINE__, #value, expected, value)
+
+static void check(int line, const char *what, long expected, long value)
+{
+	if (expected == value)
+		return;
+	printf("# removal_helper.c:%d: %s is %ld, expected %ld\n", line, what,
+	       value, expected);
+	failures++;
+}
+
+/* Something that must work before the removal. */
+static void need(const char *what, int ret)
+{
+	if (!ret)
+		return;
+	printf("# %s: %s\n", what, strerror(-ret));
+	exit(1);
+}
+
+/* All that a file may have. */
+struct all {
+	struct xrc x;
+	int file;
+	__u32 xrcd;
+	__u32 anonymous;
+	struct xrc_qp qp;
+	struct xrc_qp by_num;
+	int channel;
+	struct xrc_cq cq;
+	struct xrc_srq srq;
+	int idle_channel;
+	struct xrc_cq idle_cq;
+	__u8 buf[BUFFERS][SIZE];
+};
+
+static void open_all(struct all *a, int file)
+{
+	int i;
+
+	a->file = file;
+	need("open", xrc_open(&a->x));
+	need("open XRCD", xrc_xrcd_open(&a->x, file, O_CREAT, &a->xrcd));
+	need("open anonymous XRCD", xrc_xrcd_open(&a->x, -1, 0, &a->anonymous));
+	need("create TGT QP", xrc_tgt_create(&a->x, a->xrcd, &a->qp));
+	a->by_num = (struct xrc_qp) {
+		.by_num = true, .handle = a->xrcd, .qp_num = a->qp.qp_num,
+	};
+	need("create channel", xrc_channel_create(&a->x, &a->channel));
+	need("create CQ", xrc_cq_create(&a->x, 4 * BUFFERS, 1, a->channel, &a->cq));
+	need("create SRQ", xrc_srq_create(&a->x, a->xrcd, &a->cq, BUFFERS, 1, 2,
+					  &a->srq));
+	need("create channel", xrc_channel_create(&a->x, &a->idle_channel));
+	need("create CQ", xrc_cq_create(&a->x, 1, 3, a->idle_channel, &a->idle_cq));
+	for (i = 0; i < BUFFERS; i++)
+		need("post", xrc_srq_post(&a->x, &a->srq, i, a->buf[i], SIZE));
+}
+
+static void use_new_file(void)
+{
+	struct xrc_send send = { .length = SIZE };
+	struct all *a = calloc(1, sizeof(*a));
+	struct ib_xrc_cqe cqe;
+	struct xrc_ini ini;
+	int i;
+
+	open_all(a, memfd_create("new", MFD_CLOEXEC));
+	need("open INI QP", xrc_ini_open(&ini, BUFFERS, SIZE));
+	need("connect", xrc_ini_pair(&ini, &a->x, &a->qp));
+	send.srq_num = a->srq.srq_num;
+	xrc_fill(ini.buf, SIZE, 1);
+	for (i = 0; i < 50; i++) {
+		need("send", xrc_ini_send(&ini, &send));
+		need("receive", xrc_cq_wait(&a->cq, &cqe, XRC_TIMEOUT_MS));
+		CHECK(0, cqe.status);
+		CHECK(1, xrc_check(a->buf[cqe.wr_id], SIZE, 1));
+	}
+	xrc_ini_close(&ini);
+	xrc_close(&a->x);
+	close(a->channel);
+	close(a->idle_channel);
+	close(a->file);
+}
+
+/* Sends to the SRQ for ever. What becomes of it when the device goes is uverbs'. */
+static pid_t start_sender(const struct all *a)
+{
+	struct xrc_send send = { .srq_num = a->srq.srq_num, .length = SIZE };
+	int go[2], attr_pipe[2];
+	struct ib_uverbs_qp_attr attr;
+	struct xrc_ini ini;
+	struct ibv_wc wc;
+	int left;
+	pid_t pid;
+	char c;
+
+	if (pipe(go) || pipe(attr_pipe))
+		exit(1);
+	pid = fork();
+	if (!pid) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		close(go[1]);
+		need("open INI QP", xrc_ini_open(&ini, BUFFERS, SIZE));
+		xrc_fill(ini.buf, SIZE, 1);
+		xrc_ini_tgt_attr(&ini, &attr);
+		if (write(attr_pipe[1], &attr, sizeof(attr)) != sizeof(attr) ||
+		    read(go[0], &c, 1) != 1)
+			_exit(1);
+		need("connect", xrc_ini_connect(&ini, a->qp.qp_num));
+		for (left = BUFFERS / 2; ; left++) {
+			for (; left; left--)
+				if (xrc_ini_send(&ini, &send))
+					_exit(0);
+			if (xrc_ini_wait(&ini, &wc, XRC_TIMEOUT_MS) || wc.status)
+				_exit(0);
+		}
+	}
+	close(attr_pipe[1]);
+	if (pid < 0 || read(attr_pipe[0], &attr, sizeof(attr)) != sizeof(attr))
+		exit(1);
+	need("connect TGT QP",
+	     xrc_tgt_connect((struct xrc *)&a->x, &a->qp, &attr, NULL));
+	if (write(go[1], "", 1) != 1)
+		exit(1);
+	close(attr_pipe[0]);
+	close(go[0]);
+	close(go[1]);
+	return pid;
+}
+
+static volatile bool flowing;
+
+/* Takes messages until there will be no more. */
+static void *receiver(void *arg)
+{
+	struct all *a = arg;
+	struct ib_xrc_cqe cqe;
+	int ret, n = 0;
+
+	for (;;) {
+		ret = xrc_cq_wait(&a->cq, &cqe, 3 * XRC_TIMEOUT_MS);
+		if (ret)
+			break;
+		/* Flushed or whole, nothing between. */
+		if (!cqe.status)
+			CHECK(1, xrc_check(a->buf[cqe.wr_id], SIZE, 1));
+		ret = xrc_srq_post(&a->x, &a->srq, cqe.wr_id, a->buf[cqe.wr_id],
+				   SIZE);
+		if (ret)
+			break;
+		if (++n == 100)
+			flowing = true;
+	}
+	return (void *)(long)ret;
+}
+
+struct reader {
+	int channel;
+	volatile pid_t tid;
+	__u64 handle;
+};
+
+static void *blocked_reader(void *arg)
+{
+	struct reader *r = arg;
+
+	r->tid = gettid();
+	return (void *)(long)xrc_channel_read(r->channel, &r->handle);
+}
+
+static volatile bool polling;
+
+static void *poller(void *arg)
+{
+	struct pollfd pfd = { .fd = *(int *)arg, .events = POLLIN };
+
+	polling = true;
+	if (poll(&pfd, 1, 3 * XRC_TIMEOUT_MS) != 1)
+		return (void *)-1L;
+	return (void *)(long)pfd.revents;
+}
+
+/* Calls while the device goes: each works or says that it is gone. */
+static void *caller(void *arg)
+{
+	struct all *a = arg;
+	struct ib_xrc_tgt_qp_info info;
+	struct xrc_qp qp;
+	struct xrc_srq srq;
+	struct xrc_cq cq;
+	__u32 xrcd;
+	int ret;
+
+	for (;;) {
+		ret = xrc_tgt_create(&a->x, a->xrcd, &qp);
+		if (!ret)
+			CHECK(0, xrc_tgt_close(&a->x, &qp));
+		if (!ret)
+			ret = xrc_tgt_query(&a->x, &a->qp, NULL, &info);
+		if (!ret)
+			ret = xrc_xrcd_open(&a->x, -1, 0, &xrcd);
+		if (!ret)
+			CHECK(0, xrc_xrcd_close(&a->x, xrcd));
+		if (!ret) {
+			ret = xrc_cq_create(&a->x, 4, 0, -1, &cq);
+			if (!ret) {
+				ret = xrc_srq_create(&a->x, a->xrcd, &cq, 4, 1,
+						     0, &srq);
+				if (!ret)
+					CHECK(0, xrc_srq_destroy(&a->x, &srq));
+				CHECK(0, xrc_cq_destroy(&a->x, &cq));
+			}
+		}
+		if (ret)
+			return (void *)(long)ret;
+	}
+}
+
+/* Every call that is not closing. */
+static void check_gone(struct all *a)
+{
+	struct ib_uverbs_qp_attr attr = {
+		.qp_attr_mask = IBV_QP_STATE, .qp_state = IBV_QPS_RESET,
+	};
+	struct pollfd pfd = { .fd = a->channel, .events = POLLIN };
+	struct ib_xrc_tgt_qp_info info;
+	struct ib_xrc_xrcd_info domain;
+	struct ib_xrc_device_info dev;
+	struct ib_xrc_limits limits;
+	union xrc_cmd cmd;
+	struct xrc_qp qp;
+	struct xrc_srq srq;
+	struct xrc_cq cq;
+	__u32 n;
+	int fd;
+
+	CHECK(-EIO, xrc_limits(&a->x, &limits));
+	CHECK(-EIO, xrc_bind(&a->x, xrc_device()));
+	xrc_cmd_for(&a->x, &cmd, IB_XRC_OBJECT_CONTEXT,
+		    IB_XRC_METHOD_LIST_DEVICES);
+	xrc_out(&cmd, IB_XRC_ATTR_LIST_DEVICES_RESP_DEVICES, &dev, sizeof(dev));
+	xrc_out(&cmd, IB_XRC_ATTR_LIST_DEVICES_RESP_COUNT, &n, sizeof(n));
+	CHECK(-EIO, xrc_ioctl(a->x.fd, &cmd));
+	CHECK(-EIO, xrc_xrcd_open(&a->x, -1, O_CREAT, &n));
+	CHECK(-EIO, xrc_xrcd_open(&a->x, a->file, 0, &n));
+	CHECK(-EIO, xrc_xrcd_query(&a->x, a->xrcd, &domain));
+	CHECK(-EIO, xrc_list_tgt_qps(&a->x, a->xrcd, &info, 1, &n));
+	CHECK(-EIO, xrc_tgt_create(&a->x, a->xrcd, &qp));
+	CHECK(-EIO, xrc_tgt_open(&a->x, a->xrcd, a->qp.qp_num, &qp));
+	CHECK(-EIO, xrc_tgt_modify(&a->x, &a->qp, &attr));
+	CHECK(-EIO, xrc_tgt_modify(&a->x, &a->by_num, &attr));
+	CHECK(-EIO, xrc_tgt_query(&a->x, &a->qp, &attr, &info));
+	CHECK(-EIO, xrc_tgt_query(&a->x, &a->by_num, NULL, &info));
+	attr.qp_state = IBV_QPS_INIT;
+	CHECK(-EIO, xrc_tgt_connect(&a->x, &a->qp, &attr, NULL));
+	CHECK(-EIO, xrc_channel_create(&a->x, &fd));
+	CHECK(-EIO, xrc_cq_create(&a->x, 1, 0, -1, &cq));
+	CHECK(-EIO, xrc_srq_create(&a->x, a->xrcd, &a->cq, 1, 1, 0, &srq));
+	CHECK(-EIO, xrc_srq_kick(&a->x, &a->srq));
+	CHECK(1, xrc_ring_map(&a->x, &a->cq.info) == MAP_FAILED);
+	CHECK(EIO, errno);
+
+	/* Events that were there may be read, then it is said. */
+	do {
+		__u64 handle;
+
+		n = xrc_channel_read(a->channel, &handle);
+	} while (!n);
+	CHECK(-EIO, (int)n);
+	CHECK(1, poll(&pfd, 1, 0));
+	CHECK(POLLERR, pfd.revents & (POLLERR | POLLIN));
+}
+
+static void check_rings(struct all *a)
+{
+	struct ib_xrc_cqe cqe;
+	__u32 n = 0;
+
+	CHECK(IB_XRC_CQ_RING_DEAD,
+	      a->cq.ring->flags & IB_XRC_CQ_RING_DEAD);
+	CHECK(IB_XRC_CQ_RING_DEAD,
+	      a->idle_cq.ring->flags & IB_XRC_CQ_RING_DEAD);
+	CHECK(IB_XRC_SRQ_RING_ERROR,
+	      a->srq.ring->flags & IB_XRC_SRQ_RING_ERROR);
+	/* What came last can still be read. */
+	while (xrc_cq_poll(&a->cq, &cqe)) {
+		if (!cqe.status)
+			CHECK(1, xrc_check(a->buf[cqe.wr_id], SIZE, 1));
+		n++;
+	}
+	CHECK(1, n <= a->cq.info.entries);
+	xrc_cq_arm(&a->cq, IB_XRC_CQ_ARM_NEXT);
+}
+
+static void close_all(struct all *a)
+{
+	CHECK(-EBUSY, xrc_cq_destroy(&a->x, &a->cq));
+	CHECK(-EBUSY, xrc_xrcd_close(&a->x, a->xrcd));
+	CHECK(0, xrc_srq_destroy(&a->x, &a->srq));
+	CHECK(0, xrc_cq_destroy(&a->x, &a->cq));
+	CHECK(0, xrc_cq_destroy(&a->x, &a->idle_cq));
+	CHECK(0, xrc_tgt_close(&a->x, &a->qp));
+	CHECK(0, xrc_xrcd_close(&a->x, a->xrcd));
+	CHECK(0, xrc_xrcd_close(&a->x, a->anonymous));
+	CHECK(-ENOENT, xrc_xrcd_close(&a->x, a->xrcd));
+}
+
+static void say(const char *what)
+{
+	puts(what);
+	fflush(stdout);
+}
+
+int main(int argc, char **argv)
+{
+	const bool idle = argc > 1 && !strcmp(argv[1], "idle");
+	const bool leave = argc > 1 && !strcmp(argv[1], "leave");
+	struct all *a = calloc(2, sizeof(*a)), *b = a + 1;
+	pthread_t threads[4];
+	struct reader reader;
+	struct ib_xrc_limits limits;
+	struct xrc late, node;
+	void *ret;
+	pid_t sender = 0;
+	char line[80];
+
+	setvbuf(stdout, NULL, _IOLBF, 0);
+	open_all(a, memfd_create("a", MFD_CLOEXEC));
+	/* The second file is only there, and shares the domain of the first. */
+	open_all(b, a->file);
+	need("open", xrc_open(&late));
+	need("open", xrc_open_node(&node));
+	if (!idle)
+		sender = start_sender(a);
+	reader.channel = a->idle_channel;
+	reader.tid = 0;
+	if (pthread_create(&threads[0], NULL, receiver, a) ||
+	    pthread_create(&threads[1], NULL, blocked_reader, &reader) ||
+	    pthread_create(&threads[2], NULL, poller, &b->channel) ||
+	    (!idle && pthread_create(&threads[3], NULL, caller, a)))
+		exit(1);
+	while (!reader.tid || !polling || (!idle && !flowing))
+		usleep(1000);
+	need("block in read", xrc_wait_blocked(reader.tid));
+	say("ready");
+
+	pthread_join(threads[1], &ret);
+	CHECK(-EIO, (long)ret);
+	pthread_join(threads[2], &ret);
+	CHECK(POLLERR, (long)ret & (POLLERR | POLLIN));
+	pthread_join(threads[0], &ret);
+	CHECK(-EIO, (long)ret);
+	if (!idle) {
+		pthread_join(threads[3], &ret);
+		CHECK(-EIO, (long)ret);
+	}
+	check_gone(a);
+	check_gone(b);
+	check_rings(a);
+	check_rings(b);
+	CHECK(-EIO, xrc_limits(&late, &limits));
+	if (!leave)
+		close_all(a);
+	if (sender) {
+		kill(sender, SIGKILL);
+		waitpid(sender, NULL, 0);
+	}
+	say("removed");
+
+	/* The device is back, but not for who had it before. */
+	if (!fgets(line, sizeof(line), stdin))
+		exit(1);
+	CHECK(-EIO, xrc_limits(&a->x, &limits));
+	CHECK(-EIO, xrc_limits(&late, &limits));
+	check_gone(b);
+	/* A file that was not bound yet may be. */
+	CHECK(0, xrc_bind(&node, xrc_device()));
+	CHECK(0, xrc_limits(&node, &limits));
+	/* The old domain is of the old device. */
+	{
+		__u32 xrcd;
+
+		CHECK(-EAGAIN, xrc_xrcd_open(&node, a->file, 0, &xrcd));
+		CHECK(0, xrc_xrcd_open(&node, a->file, O_CREAT, &xrcd));
+	}
+	use_new_file();
+	if (!leave)
+		close_all(b);
+	say("done");
+	return failures != 0;
+}

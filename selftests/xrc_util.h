@@ -1,0 +1,218 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * What the selftests of ib_xrc share: the calls of /dev/infiniband/xrc as raw
+ * ioctls on the uapi header, the rings, and an INI side made of an ordinary
+ * libibverbs RC QP.
+ *
+ * Functions return 0 (or what their comment says) or a negative errno.
+ */
+#ifndef XRC_UTIL_H
+#define XRC_UTIL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+#include <infiniband/verbs.h>
+#include <rdma/ib_user_xrc.h>
+
+#define XRC_NODE "/dev/" IB_XRC_DEVICE_NODE
+#define XRC_NO_FD (-1)
+
+/* Long enough for the slowest machine; never waited for when all is well. */
+#define XRC_TIMEOUT_MS 20000
+
+/* What ib_uverbs_ioctl_hdr.driver_id is before bind (enum rdma_driver_id). */
+#define XRC_DRIVER_UNKNOWN 0
+
+/* ------------------------------------------------------------- framing -- */
+
+#define XRC_MAX_ATTRS 16
+
+union xrc_cmd {
+	struct ib_uverbs_ioctl_hdr hdr;
+	__u8 bytes[sizeof(struct ib_uverbs_ioctl_hdr) +
+		   XRC_MAX_ATTRS * sizeof(struct ib_uverbs_attr)];
+};
+
+void xrc_cmd_init(union xrc_cmd *cmd, __u16 object, __u16 method, __u32 driver);
+/* Append an attribute, zeroed but for its id and the mandatory flag. */
+struct ib_uverbs_attr *xrc_attr(union xrc_cmd *cmd, __u16 id);
+/* Find an attribute that was appended. */
+struct ib_uverbs_attr *xrc_find(union xrc_cmd *cmd, __u16 id);
+/* Take an attribute out again. */
+void xrc_drop(union xrc_cmd *cmd, __u16 id);
+struct ib_uverbs_attr *xrc_in(union xrc_cmd *cmd, __u16 id, const void *data,
+			      size_t len);
+struct ib_uverbs_attr *xrc_in_u32(union xrc_cmd *cmd, __u16 id, __u32 value);
+struct ib_uverbs_attr *xrc_in_u64(union xrc_cmd *cmd, __u16 id, __u64 value);
+struct ib_uverbs_attr *xrc_out(union xrc_cmd *cmd, __u16 id, void *data,
+			       size_t len);
+struct ib_uverbs_attr *xrc_handle(union xrc_cmd *cmd, __u16 id, __u64 handle);
+struct ib_uverbs_attr *xrc_raw_fd(union xrc_cmd *cmd, __u16 id, __s64 fd);
+int xrc_ioctl(int fd, union xrc_cmd *cmd);
+
+/* ------------------------------------------------------------- context -- */
+
+struct xrc {
+	int fd;
+	struct ib_xrc_device_info dev;
+};
+
+/* Name of the device under test: XRC_DEVICE in the environment, else rxe0. */
+const char *xrc_device(void);
+/* A file that is not bound. */
+int xrc_open_node(struct xrc *x);
+int xrc_bind(struct xrc *x, const char *name);
+/* A file bound to the device under test. */
+int xrc_open(struct xrc *x);
+void xrc_close(struct xrc *x);
+void xrc_cmd_for(const struct xrc *x, union xrc_cmd *cmd, __u16 object,
+		 __u16 method);
+int xrc_limits(struct xrc *x, struct ib_xrc_limits *limits);
+
+/* ------------------------------------------------ domains and TGT QPs -- */
+
+int xrc_xrcd_open(struct xrc *x, int fd, int oflags, __u32 *handle);
+int xrc_xrcd_close(struct xrc *x, __u32 handle);
+int xrc_xrcd_query(struct xrc *x, __u32 handle, struct ib_xrc_xrcd_info *info);
+int xrc_list_tgt_qps(struct xrc *x, __u32 xrcd, struct ib_xrc_tgt_qp_info *info,
+		     unsigned int n, __u32 *count);
+
+/* How a call names a TGT QP. */
+struct xrc_qp {
+	bool by_num;
+	__u32 handle;		/* of the QP, or of the XRCD if by_num */
+	__u32 qp_num;
+};
+
+int xrc_tgt_create(struct xrc *x, __u32 xrcd, struct xrc_qp *qp);
+int xrc_tgt_open(struct xrc *x, __u32 xrcd, __u32 qp_num, struct xrc_qp *qp);
+int xrc_tgt_close(struct xrc *x, const struct xrc_qp *qp);
+int xrc_tgt_modify(struct xrc *x, const struct xrc_qp *qp,
+		   const struct ib_uverbs_qp_attr *attr);
+int xrc_tgt_query(struct xrc *x, const struct xrc_qp *qp,
+		  struct ib_uverbs_qp_attr *attr,
+		  struct ib_xrc_tgt_qp_info *info);
+/* *state is ~0 if the kernel did not write it. */
+int xrc_tgt_connect(struct xrc *x, const struct xrc_qp *qp,
+		    const struct ib_uverbs_qp_attr *attr, __u32 *state);
+/* State of the QP or a negative errno. */
+int xrc_tgt_state(struct xrc *x, const struct xrc_qp *qp);
+/* Wait until the QP is in the given state. */
+int xrc_tgt_wait_state(struct xrc *x, const struct xrc_qp *qp, int state);
+
+/* ------------------------------------------------------------ CQs, SRQs -- */
+
+struct xrc_cq {
+	__u32 handle;
+	int channel;
+	struct ib_xrc_ring_info info;
+	struct ib_xrc_cq_ring *ring;
+};
+
+struct xrc_srq {
+	__u32 handle;
+	__u32 srq_num;
+	__u32 max_sge;
+	struct ib_xrc_ring_info info;
+	struct ib_xrc_srq_ring *ring;
+};
+
+int xrc_channel_create(struct xrc *x, int *fd);
+int xrc_cq_create(struct xrc *x, __u32 cqe, __u64 user_handle, int channel,
+		  struct xrc_cq *cq);
+int xrc_cq_destroy(struct xrc *x, struct xrc_cq *cq);
+void *xrc_ring_map(const struct xrc *x, const struct ib_xrc_ring_info *info);
+/* 1 if there was a completion, else 0. */
+int xrc_cq_poll(struct xrc_cq *cq, struct ib_xrc_cqe *cqe);
+void xrc_cq_arm(struct xrc_cq *cq, __u32 how);
+/* Wait for a completion: by the channel if the CQ has one. -ETIME if none comes. */
+int xrc_cq_wait(struct xrc_cq *cq, struct ib_xrc_cqe *cqe, int timeout_ms);
+/* Read one event from a channel which does not block; -EAGAIN if there is none. */
+int xrc_channel_read(int channel, __u64 *user_handle);
+/* Wait with poll(2) until it is readable; -ETIME if that does not happen. */
+int xrc_channel_wait(int channel, int timeout_ms);
+
+int xrc_srq_create(struct xrc *x, __u32 xrcd, const struct xrc_cq *cq,
+		   __u32 max_wr, __u32 max_sge, __u64 user_handle,
+		   struct xrc_srq *srq);
+int xrc_srq_destroy(struct xrc *x, struct xrc_srq *srq);
+int xrc_srq_kick(struct xrc *x, const struct xrc_srq *srq);
+/* Write a work request to the ring without telling the kernel. */
+void xrc_srq_write(struct xrc_srq *srq, __u64 wr_id,
+		   const struct ib_uverbs_sge *sge, __u32 num_sge);
+/* Post: write, and kick if needed. */
+int xrc_srq_postv(struct xrc *x, struct xrc_srq *srq, __u64 wr_id,
+		  const struct ib_uverbs_sge *sge, __u32 num_sge);
+int xrc_srq_post(struct xrc *x, struct xrc_srq *srq, __u64 wr_id, void *addr,
+		 __u32 length);
+
+/* ------------------------------------------------------------- INI side -- */
+
+/* An ordinary RC QP of libibverbs. */
+struct xrc_ini {
+	struct ibv_context *context;
+	struct ibv_pd *pd;
+	struct ibv_comp_channel *channel;
+	struct ibv_cq *cq;
+	struct ibv_qp *qp;
+	struct ibv_mr *mr;
+	unsigned int depth;
+	unsigned int posted;
+	struct xrc_wire *slots;	/* headers of what is outstanding */
+	__u8 *buf;		/* for payloads */
+	size_t size;
+	union ibv_gid gid;
+	int gid_index;
+	int mtu;
+	__u32 psn;
+};
+
+int xrc_ini_open(struct xrc_ini *ini, unsigned int depth, size_t buf_size);
+void xrc_ini_close(struct xrc_ini *ini);
+/* Take the QP to RTS, connected to the TGT QP of this number. */
+int xrc_ini_connect(struct xrc_ini *ini, __u32 tgt_qp_num);
+/* Attributes for all of RESET, INIT, RTR and RTS of a TGT QP facing this QP. */
+void xrc_ini_tgt_attr(const struct xrc_ini *ini, struct ib_uverbs_qp_attr *attr);
+/* Connect both sides. */
+int xrc_ini_pair(struct xrc_ini *ini, struct xrc *x, const struct xrc_qp *qp);
+
+struct xrc_send {
+	__u32 srq_num;
+	size_t offset;		/* in ini->buf */
+	__u32 length;
+	bool with_imm;
+	__u32 imm;		/* host order */
+	bool solicited;
+};
+
+int xrc_ini_send(struct xrc_ini *ini, const struct xrc_send *send);
+/* As it is: opcode, wire immediate (host order), payload. */
+int xrc_ini_send_raw(struct xrc_ini *ini, enum ibv_wr_opcode opcode, __u32 imm,
+		     size_t offset, __u32 length);
+/* Number of send completions taken (0 or 1). */
+int xrc_ini_poll(struct xrc_ini *ini, struct ibv_wc *wc);
+/* Wait for one send completion; -ETIME if none comes. */
+int xrc_ini_wait(struct xrc_ini *ini, struct ibv_wc *wc, int timeout_ms);
+
+/* --------------------------------------------------------------- others -- */
+
+/* Milliseconds of a clock that does not jump. */
+long long xrc_now(void);
+/* Two pages, of which the second one faults; returns the start of the second. */
+void *xrc_guard_page(void);
+/* Bytes that depend on seed, so that one message is told from another. */
+void xrc_fill(void *buf, size_t len, unsigned int seed);
+bool xrc_check(const void *buf, size_t len, unsigned int seed);
+/*
+ * Objects that the kernel side of ib_xrc has on any RDMA device, as rdma(8) sees
+ * them: PDs, CQs, QPs, MRs and SRQs together.
+ */
+int xrc_kernel_objects(void);
+/* Wait until there are no more than this many of them. */
+int xrc_wait_kernel_objects(int n);
+/* Wait until a thread of this process sleeps in read(2). */
+int xrc_wait_blocked(pid_t tid);
+
+#endif /* XRC_UTIL_H */
