@@ -47,6 +47,7 @@ find_mirror()
 	if [[ ${MIRROR:-} ]]; then
 		echo "$MIRROR"
 	elif command -v apt-get >/dev/null; then
+		# shellcheck disable=SC2016 # for apt-get to expand
 		apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' \
 			'Origin: Debian' 'Label: Debian' 'Component: main' 2>/dev/null |
 			head -n 1

@@ -7,6 +7,7 @@
 set -euo pipefail
 
 # The clone.
+# shellcheck disable=SC2034 # for those who source this
 TOP=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)
 # What is made once and kept: outside the clone, one directory an entry.
 CACHE=${IBXRC_CACHE:-${XDG_CACHE_HOME:-${HOME:-/root}/.cache}/ib_xrc}
