@@ -7,10 +7,7 @@
 use core::ptr::NonNull;
 
 use kernel::{
-    fs::{
-        file::flags,
-        LocalFile, //
-    },
+    fs::LocalFile,
     prelude::*, //
 };
 
@@ -33,8 +30,6 @@ pub(crate) struct InodeKey(usize);
 pub(crate) struct InodeRef {
     inode: NonNull<bindings::inode>,
     path: bindings::path,
-    readable: bool,
-    writable: bool,
 }
 
 // SAFETY: References to inodes and paths may be dropped by any thread.
@@ -49,7 +44,6 @@ impl InodeRef {
     pub(crate) fn of_fd(fd: i32) -> Result<Self> {
         // CAST: A negative number becomes a large one, which is never open.
         let file = LocalFile::fget(fd as u32)?;
-        let access = file.flags() & flags::O_ACCMODE;
 
         // SAFETY: We hold the file. Its inode and its path do not change.
         let (inode, path) = unsafe {
@@ -66,12 +60,7 @@ impl InodeRef {
         unsafe { bindings::path_get(&path) };
 
         // INVARIANT: We just took the references.
-        Ok(Self {
-            inode,
-            path,
-            readable: access == flags::O_RDONLY || access == flags::O_RDWR,
-            writable: access == flags::O_WRONLY || access == flags::O_RDWR,
-        })
+        Ok(Self { inode, path })
     }
 
     /// The identity of the inode, until `self` and all other references to it are dropped.
@@ -93,16 +82,6 @@ impl InodeRef {
 
         // SAFETY: Takes any number.
         unsafe { bindings::ib_xrc_helper_new_encode_dev(dev) }
-    }
-
-    /// Whether the descriptor was open for reading.
-    pub(crate) fn readable(&self) -> bool {
-        self.readable
-    }
-
-    /// Whether the descriptor was open for writing.
-    pub(crate) fn writable(&self) -> bool {
-        self.writable
     }
 }
 

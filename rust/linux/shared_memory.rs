@@ -155,12 +155,6 @@ impl SharedMemory {
         Ok(())
     }
 
-    /// Writes the `u32` at `offset`, in no particular order.
-    pub(crate) fn store_relaxed_u32(&self, offset: usize, value: u32) -> Result {
-        self.atomic(offset)?.store(value, Relaxed);
-        Ok(())
-    }
-
     /// Exchanges the `u32` at `offset` for `value`, with a full barrier before and after.
     pub(crate) fn xchg_u32(&self, offset: usize, value: u32) -> Result<u32> {
         Ok(self.atomic(offset)?.xchg(value, Full))

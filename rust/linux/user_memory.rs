@@ -49,13 +49,6 @@ impl UserMemory {
         Ok(Self { mm: mm.into() })
     }
 
-    /// Whether this is the memory of the calling process.
-    pub(crate) fn is_current(&self) -> bool {
-        kernel::current!()
-            .mm()
-            .is_some_and(|mm| ptr::eq(mm.as_raw(), self.mm.as_raw()))
-    }
-
     /// Copies `data` to `addr` in the process, from any process context.
     ///
     /// It is as if the process wrote to the memory: pages are faulted in, copied on write and

@@ -14,7 +14,6 @@ use core::{
 
 use kernel::{
     prelude::*,
-    str::CStrExt as _,
     workqueue::Queue, //
 };
 

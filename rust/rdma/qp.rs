@@ -19,9 +19,9 @@ use super::{
     device::{as_context, Live},
     gate::GateGuard,
     pd::Pd,
-    qp_attr::{QpAttr, QpAttrMask, QpState},
+    qp_attr::{QpAttr, QpAttrMask},
     recv_buffer::{RecvBuffer, Slot},
-    recv_queue::{PostError, RecvQueue},
+    recv_queue::RecvQueue,
     wc::WorkCompletion,
 };
 use crate::bindings;
@@ -61,21 +61,6 @@ impl QpEvent {
             bindings::IB_EVENT_PATH_MIG_ERR => Self::PathMigErr,
             bindings::IB_EVENT_QP_LAST_WQE_REACHED => Self::LastWqeReached,
             other => Self::Other(other),
-        }
-    }
-
-    /// `enum ib_event_type`, for reporting.
-    pub(crate) fn raw(self) -> u32 {
-        match self {
-            Self::Fatal => bindings::IB_EVENT_QP_FATAL,
-            Self::ReqErr => bindings::IB_EVENT_QP_REQ_ERR,
-            Self::AccessErr => bindings::IB_EVENT_QP_ACCESS_ERR,
-            Self::CommEst => bindings::IB_EVENT_COMM_EST,
-            Self::SqDrained => bindings::IB_EVENT_SQ_DRAINED,
-            Self::PathMig => bindings::IB_EVENT_PATH_MIG,
-            Self::PathMigErr => bindings::IB_EVENT_PATH_MIG_ERR,
-            Self::LastWqeReached => bindings::IB_EVENT_QP_LAST_WQE_REACHED,
-            Self::Other(other) => other,
         }
     }
 
@@ -236,11 +221,6 @@ impl<H: QpHandler> Qp<H> {
         unsafe { (*self.raw.as_ptr()).qp_num }
     }
 
-    /// The PD. Any context.
-    pub(crate) fn pd(&self) -> &Arc<Pd> {
-        &self.pd
-    }
-
     /// The port that the QP uses; 0 before INIT. Not to be called while the QP is modified if
     /// the answer matters.
     pub(crate) fn port(&self) -> u32 {
@@ -251,11 +231,6 @@ impl<H: QpHandler> Qp<H> {
     /// The receive queue, which may be kept and posted to even when the QP is gone.
     pub(crate) fn queue(&self) -> &Arc<RecvQueue> {
         &self.queue
-    }
-
-    /// See [`RecvQueue::post`].
-    pub(crate) fn post_recv(&self, buffer: RecvBuffer) -> Result<(), PostError> {
-        self.queue.post(buffer)
     }
 
     /// See [`RecvQueue::post_new`].
@@ -293,14 +268,14 @@ impl<H: QpHandler> Qp<H> {
 
         if next == Some(bindings::IB_QPS_RESET) {
             self.queue.set_open(false);
-            if self.queue.posted() != 0 {
+            if !self.queue.is_drained() {
                 let mut error = bindings::ib_qp_attr {
                     qp_state: bindings::IB_QPS_ERR,
                     ..Default::default()
                 };
                 let drained = self
                     .modify_raw(&mut error, QpAttrMask::STATE)
-                    .and_then(|()| self.wait_drained());
+                    .and_then(|()| self.wait_drained(gate));
                 if let Err(e) = drained {
                     self.queue.set_open(true);
                     return Err(e);
@@ -314,20 +289,16 @@ impl<H: QpHandler> Qp<H> {
         Ok(())
     }
 
-    /// Waits until all posted buffers have completed, which they do when the QP is in ERR and
-    /// nobody posts any more. Fails with `ETIMEDOUT` if they do not. Sleeps.
-    pub(crate) fn drain(&self, gate: &GateGuard<'_>) -> Result {
-        self.check(gate)?;
-        self.wait_drained()
-    }
-
-    fn wait_drained(&self) -> Result {
+    fn wait_drained(&self, gate: &GateGuard<'_>) -> Result {
         const STEP_US: i64 = 1_000;
         const PATIENCE_STEPS: usize = 10_000;
 
         for _ in 0..PATIENCE_STEPS {
-            if self.queue.posted() == 0 {
+            if self.queue.is_drained() {
                 return Ok(());
+            }
+            if gate.is_closing() {
+                return Err(EIO);
             }
             fsleep(Delta::from_micros(STEP_US));
         }
@@ -350,11 +321,6 @@ impl<H: QpHandler> Qp<H> {
             )
         })?;
         Ok(QpAttr::from_raw(attr))
-    }
-
-    /// Asks the device for the QP's state. Sleeps.
-    pub(crate) fn state(&self, gate: &GateGuard<'_>) -> Result<QpState> {
-        self.query(gate)?.state()
     }
 
     /// # Safety
@@ -385,6 +351,7 @@ impl<H: QpHandler> Qp<H> {
             drop(buffer);
             context.handler.flushed(wc);
         }
+        context.queue.handled();
     }
 
     /// # Safety

@@ -154,11 +154,6 @@ impl QpAttr {
         self.0.dest_qp_num
     }
 
-    /// The port.
-    pub(crate) fn port_num(&self) -> u32 {
-        self.0.port_num
-    }
-
     /// Takes attributes from userspace, of which `qp_attr_mask` says which count, and makes
     /// the checks that uverbs makes of a modify (`modify_qp()` in
     /// `drivers/infiniband/core/uverbs_cmd.c`), with the same errnos. The mask returned may

@@ -69,11 +69,6 @@ impl RecvBuffer {
         }
     }
 
-    /// Bytes received.
-    pub(crate) fn len(&self) -> usize {
-        self.data().len()
-    }
-
     /// Says how much has been received.
     pub(super) fn set_len(&mut self, len: usize) {
         // SAFETY: By the type invariants.

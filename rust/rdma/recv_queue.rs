@@ -22,21 +22,6 @@ use crate::bindings;
 /// What the core calls when a receive has completed.
 pub(super) type Done = unsafe extern "C" fn(*mut bindings::ib_cq, *mut bindings::ib_wc);
 
-/// A buffer could not be posted.
-pub(crate) struct PostError {
-    /// Why: `ENOTCONN` if the QP takes none now (it is in RESET or has been destroyed),
-    /// `ENOSPC` if the queue is full, `ENOMEM` or what the driver says.
-    pub(crate) error: Error,
-    /// The buffer, to be used elsewhere.
-    pub(crate) buffer: RecvBuffer,
-}
-
-impl From<PostError> for Error {
-    fn from(error: PostError) -> Error {
-        error.error
-    }
-}
-
 /// The receive queue of a QP, to which any thread may post buffers.
 ///
 /// It may outlive the QP: then it takes no buffers.
@@ -63,6 +48,8 @@ struct Inner {
     qp: Option<NonNull<bindings::ib_qp>>,
     /// Whether the QP's state allows posting.
     open: bool,
+    /// A completion is being handled.
+    handling: bool,
     posted: KVec<NonNull<Slot>>,
 }
 
@@ -82,7 +69,12 @@ impl RecvQueue {
                 done,
                 depth,
                 inner <- new_spinlock!(
-                    Inner { qp: None, open: false, posted },
+                    Inner {
+                        qp: None,
+                        open: false,
+                        handling: false,
+                        posted,
+                    },
                     "ib_xrc_recv_queue"
                 ),
             }),
@@ -90,17 +82,20 @@ impl RecvQueue {
         )
     }
 
-    /// Posts a buffer. Process context; may be called by several threads. A buffer of a QP
-    /// that is in error completes at once, as flushed.
-    pub(crate) fn post(&self, buffer: RecvBuffer) -> Result<(), PostError> {
+    /// Posts a buffer; if that fails it is freed. Process context; may be called by several
+    /// threads. A buffer of a QP that is in error completes at once, as flushed.
+    ///
+    /// `ENOTCONN`: the QP takes none now (it is in RESET or has been destroyed). `ENOSPC`: the queue
+    /// is full. `ENOMEM`, or what the driver says.
+    pub(crate) fn post(&self, buffer: RecvBuffer) -> Result {
         let mut inner = self.inner.lock();
-
         let qp = match inner.qp {
             Some(qp) if inner.open => qp,
-            _ => return Err(self.refuse(inner, ENOTCONN, buffer)),
+            _ => return Err(ENOTCONN),
         };
+
         if inner.posted.len() >= self.depth {
-            return Err(self.refuse(inner, ENOSPC, buffer));
+            return Err(ENOSPC);
         }
 
         let data = buffer.data_ptr();
@@ -117,7 +112,7 @@ impl RecvQueue {
             (dma_addr, failed)
         };
         if failed {
-            return Err(self.refuse(inner, ENOMEM, buffer));
+            return Err(ENOMEM);
         }
 
         let slot = buffer.into_raw();
@@ -134,19 +129,18 @@ impl RecvQueue {
             }
             Err(_) => Err(ENOSPC),
         };
-        drop(inner);
 
-        result.map_err(|error| {
+        // The lock is held, so that the QP and with it the device is still there.
+        result.inspect_err(|_| {
             self.unmap(dma_addr);
             // SAFETY: It is from `into_raw` and was not posted.
-            let buffer = unsafe { RecvBuffer::from_raw(slot) };
-            PostError { error, buffer }
+            drop(unsafe { RecvBuffer::from_raw(slot) });
         })
     }
 
     /// Allocates a buffer and posts it. Process context, may sleep.
     pub(crate) fn post_new(&self) -> Result {
-        Ok(self.post(RecvBuffer::new()?)?)
+        self.post(RecvBuffer::new()?)
     }
 
     /// How many buffers are posted and have not completed.
@@ -154,10 +148,11 @@ impl RecvQueue {
         self.inner.lock().posted.len()
     }
 
-    /// Gives the lock back, so that the caller may do with the buffer what it likes.
-    fn refuse<T>(&self, inner: T, error: Error, buffer: RecvBuffer) -> PostError {
-        drop(inner);
-        PostError { error, buffer }
+    /// Whether no buffer is posted and no completion of one is being handled.
+    pub(super) fn is_drained(&self) -> bool {
+        let inner = self.inner.lock();
+
+        inner.posted.is_empty() && !inner.handling
     }
 
     /// # Safety
@@ -210,7 +205,8 @@ impl RecvQueue {
         }
     }
 
-    /// Takes back a buffer that has completed, with `len` bytes in it.
+    /// Takes back a buffer that has completed, with `len` bytes in it. [`handled`](Self::handled)
+    /// is called once that was seen to.
     ///
     /// # Safety
     ///
@@ -219,6 +215,7 @@ impl RecvQueue {
         {
             let mut inner = self.inner.lock();
 
+            inner.handling = true;
             // SAFETY: The slot is valid as it is posted.
             let index = unsafe { (*slot.as_ptr()).index };
             // INVARIANT: The last one takes its place.
@@ -238,6 +235,11 @@ impl RecvQueue {
         let mut buffer = unsafe { RecvBuffer::from_raw(slot) };
         buffer.set_len(len as usize);
         buffer
+    }
+
+    /// The completion was handled; they are handled one at a time.
+    pub(super) fn handled(&self) {
+        self.inner.lock().handling = false;
     }
 
     /// Says which QP this is the queue of.

@@ -25,20 +25,9 @@ impl WorkCompletion {
         unsafe { self.0.__bindgen_anon_1.wr_cqe }
     }
 
-    /// `enum ib_wc_status`. The other methods mean nothing unless
-    /// [`is_success`](Self::is_success), as drivers leave the fields undefined then.
-    pub(crate) fn status(&self) -> u32 {
-        self.0.status
-    }
-
     /// Whether the work request succeeded.
     pub(crate) fn is_success(&self) -> bool {
         self.0.status == bindings::IB_WC_SUCCESS
-    }
-
-    /// For diagnosis: what the driver says about an error.
-    pub(crate) fn vendor_err(&self) -> u32 {
-        self.0.vendor_err
     }
 
     /// Bytes received, of an RDMA WRITE those written.
@@ -58,10 +47,5 @@ impl WorkCompletion {
         }
         // SAFETY: Both arms of the union are integers.
         Some(u32::from_be(unsafe { self.0.ex.imm_data }))
-    }
-
-    /// The QP number of the sender, if the driver says so; an RC QP is connected to one only.
-    pub(crate) fn src_qp(&self) -> u32 {
-        self.0.src_qp
     }
 }

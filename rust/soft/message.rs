@@ -30,6 +30,8 @@ pub(super) struct Message {
     buffer: Option<RecvBuffer>,
     envelope: Envelope,
     receiver: Arc<Receiver>,
+    /// Which of the QP's connections it came on.
+    connection: u32,
     /// The buffer was not replaced when the message came: it goes back when the message goes.
     holds_back: bool,
     #[pin]
@@ -51,11 +53,14 @@ impl Message {
         receiver: Arc<Receiver>,
         holds_back: bool,
     ) -> Result<ListArc<Self>> {
+        let connection = receiver.target().connection();
+
         ListArc::pin_init(
             try_pin_init!(Self {
                 buffer: Some(buffer),
                 envelope,
                 receiver,
+                connection,
                 holds_back,
                 links <- ListLinks::new(),
             }),
@@ -106,7 +111,7 @@ impl Message {
 
     /// The receiver could not take the message: the TGT QP goes to the error state.
     pub(super) fn refuse(&self) {
-        self.receiver.target().clone().refused();
+        self.receiver.target().clone().refused(self.connection);
     }
 }
 

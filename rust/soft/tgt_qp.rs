@@ -142,6 +142,10 @@ impl Receiver {
         buffer: RecvBuffer,
         wc: &WorkCompletion,
     ) -> Result {
+        if wc.is_rdma_write() {
+            return Err(EOPNOTSUPP);
+        }
+
         let imm = wc.imm_data().ok_or(EINVAL)?;
         let envelope = wire::decode(imm, buffer.data()).map_err(|_| EINVAL)?;
         let srq = self.domain.find_srq(envelope.srq_num).ok_or(EINVAL)?;
@@ -159,12 +163,13 @@ impl Receiver {
 impl QpHandler for Receiver {
     fn received(self: &Arc<Self>, queue: &Arc<RecvQueue>, buffer: RecvBuffer, wc: &WorkCompletion) {
         if self.deliver(queue, buffer, wc).is_err() {
-            self.target.clone().refused();
+            self.target.clone().refused(self.target.connection());
         }
     }
 
     fn flushed(&self, _wc: &WorkCompletion) {
-        // The QP is in error or on its way to RESET: whoever needs to know that does.
+        // For some errors, a message longer than the buffer for one, rxe raises no event.
+        self.target.failed();
     }
 
     fn event(&self, event: QpEvent) {

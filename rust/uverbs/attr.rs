@@ -488,11 +488,6 @@ impl<C: Context> Attribute<C> for NewFd {
 pub(crate) struct NewFdSlot(FileDescriptorReservation);
 
 impl NewFdSlot {
-    /// The number.
-    pub(crate) fn fd(&self) -> u32 {
-        self.0.reserved_fd()
-    }
-
     /// Makes the descriptor refer to `file`. This should be the last thing that a handler does:
     /// other threads may use and close it at once.
     pub(crate) fn install(self, file: NewFile) {

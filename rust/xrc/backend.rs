@@ -34,14 +34,22 @@ pub(crate) trait Target: Send + Sync {
     /// The QP raised an async event. Called in atomic context.
     fn event(&self, event: QpEvent);
 
+    /// The QP went to the error state by itself. Called in any context.
+    fn failed(&self);
+
+    /// Tells one connection of the QP from the next: a RESET is between them. Called in any
+    /// context.
+    fn connection(&self) -> u32;
+
     /// The number of the INI QP at the other end. Called in any context.
     fn dest_qp_num(&self) -> u32;
 
     /// A message of `bytes` bytes was handed to an SRQ. Called in any context.
     fn delivered(&self, bytes: usize);
 
-    /// A message could not be accepted: the QP must go to the error state. Called in any context.
-    fn refused(self: Arc<Self>);
+    /// A message of this connection could not be accepted: the QP must go to the error state,
+    /// unless there is another connection by now. Called in any context.
+    fn refused(self: Arc<Self>, connection: u32);
 }
 
 /// A step of a TGT QP's state machine.

@@ -124,6 +124,10 @@ impl MiscDevice for Context {
         )
     }
 
+    fn release(this: Self::Ptr, _file: &File) {
+        this.handles.take_all().for_each(drop);
+    }
+
     fn ioctl(this: Pin<&Self>, _file: &File, cmd: u32, arg: usize) -> Result<isize> {
         uverbs::ioctl(this.get_ref(), methods::OBJECTS, cmd, arg)
     }

@@ -61,7 +61,9 @@ pub(crate) struct TgtQp<B: Backend> {
     state: Atomic<u32>,
     /// An event said that the QP went to the error state by itself.
     failed: Atomic<u32>,
-    /// A message was refused, and the QP is yet to be put in the error state.
+    /// Counts the RESETs, from 1 on.
+    connection: Atomic<u32>,
+    /// The last connection that a message was refused on.
     refused: Atomic<u32>,
     dest_qp_num: Atomic<u32>,
     recv_msgs: Atomic<u64>,
@@ -90,6 +92,7 @@ impl<B: Backend> TgtQp<B> {
                 qp <- new_mutex!(None, "TgtQp::qp"),
                 state: Atomic::new(QpState::Reset.raw()),
                 failed: Atomic::new(0),
+                connection: Atomic::new(1),
                 refused: Atomic::new(0),
                 dest_qp_num: Atomic::new(0),
                 recv_msgs: Atomic::new(0),
@@ -184,7 +187,7 @@ impl<B: Backend> TgtQp<B> {
         if state == QpState::Reset {
             // The reset has waited for everything that was under way.
             self.failed.store(0, Relaxed);
-            self.refused.store(0, Relaxed);
+            self.connection.add(1u32, Relaxed);
             self.dest_qp_num.store(0, Relaxed);
         }
 
@@ -270,9 +273,17 @@ impl<B: Backend> TgtQp<B> {
 impl<B: Backend> Target for TgtQp<B> {
     fn event(&self, event: QpEvent) {
         if event.is_error() {
-            let _ = self.failed.xchg(1, Full);
-            self.state.store(QpState::Err.raw(), Relaxed);
+            self.failed();
         }
+    }
+
+    fn failed(&self) {
+        let _ = self.failed.xchg(1, Full);
+        self.state.store(QpState::Err.raw(), Relaxed);
+    }
+
+    fn connection(&self) -> u32 {
+        self.connection.load(Relaxed)
     }
 
     fn dest_qp_num(&self) -> u32 {
@@ -284,9 +295,9 @@ impl<B: Backend> Target for TgtQp<B> {
         self.recv_bytes.add(bytes as u64, Relaxed);
     }
 
-    fn refused(self: Arc<Self>) {
+    fn refused(self: Arc<Self>, connection: u32) {
         self.refused_msgs.add(1u64, Relaxed);
-        self.refused.store(1, Relaxed);
+        self.refused.store(connection, Relaxed);
         // If the work is queued already it will do.
         let _ = self
             .services
@@ -307,7 +318,7 @@ impl<B: Backend> WorkItem for TgtQp<B> {
         let qp = this.qp.lock();
 
         // A QP that was reset since, or destroyed, is left alone.
-        if this.refused.xchg(0, Full) == 0 {
+        if this.refused.load(Relaxed) != this.connection.load(Relaxed) {
             return;
         }
         if let Some(qp) = qp.as_ref() {

@@ -17,6 +17,7 @@
  *                    handle that names an object of another kind
  *   EOPNOTSUPP       trailing bytes beyond what the kernel knows are not zero
  *   ENOENT           no such handle
+ *   ENOSPC           the file has 65536 handles
  *   EBUSY            the handle is in use by another call, or cannot be closed
  *                    while objects depend on it
  *   EFAULT           a bad pointer
@@ -33,7 +34,8 @@
  *   fd, new        len 0; the kernel writes the new descriptor to attr.data_s64
  *   raw fd         len 0; attr.data_s64 is any descriptor of the caller
  *   in TYPE        len = size, inline in attr.data when size <= 8, else attr.data
- *                  is a pointer to it
+ *                  is a pointer to it. An integer has its exact size, a structure
+ *                  may be longer if the rest is zero
  *   out TYPE       len = size of the buffer, attr.data is a pointer to it, never
  *                  inline; UVERBS_ATTR_F_VALID_OUTPUT is set when it was written.
  *                  A longer buffer is filled up with zeroes
@@ -141,7 +143,7 @@ struct ib_xrc_limits {
 	__u32 max_srq_wr;
 	/* Scatter entries of a receive work request. */
 	__u32 max_srq_sge;
-	/* Bytes of the longest message a TGT QP receives. */
+	/* Bytes of the longest message that a TGT QP is sure to receive. */
 	__u32 max_msg_size;
 	/* Receive buffers that the kernel posts to each TGT QP. */
 	__u32 tgt_qp_recv_wr;
@@ -166,7 +168,8 @@ enum ib_xrc_xrcd_methods {
 
 /*
  * A domain is found by the inode of FD, among the domains of the bound device.
- * Without FD, or with -1, the domain is anonymous: new, and never found again.
+ * Without FD, or with -1, the domain is anonymous: new, and never found again. The
+ * file system of FD cannot be unmounted while the domain is open (EBUSY).
  * EBADF: FD is not open. EAGAIN: the inode has no domain and O_CREAT is not set.
  * EINVAL: it has one and O_EXCL is set.
  */
