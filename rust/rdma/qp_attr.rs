@@ -66,6 +66,8 @@ impl QpAttrMask {
     pub(crate) const CUR_STATE: Self = Self(bindings::IB_QP_CUR_STATE);
     /// The number of the peer's QP.
     pub(crate) const DEST_QPN: Self = Self(bindings::IB_QP_DEST_QPN);
+    /// All attributes that uverbs knows.
+    pub(crate) const STANDARD: Self = Self(bindings::IB_QP_ATTR_STANDARD_BITS);
     /// What an XRC TGT QP, which never requests, does not have. libibverbs' users may pass
     /// them all the same, and uverbs ignores them.
     const NOT_OF_TGT: Self = Self(
@@ -170,7 +172,7 @@ impl QpAttr {
         let mut mask = QpAttrMask(src.qp_attr_mask);
         let mut port_num = src.port_num;
 
-        if mask.0 & !bindings::IB_QP_ATTR_STANDARD_BITS != 0 {
+        if !QpAttrMask::STANDARD.contains(mask) {
             return Err(EOPNOTSUPP);
         }
         if mask.has(bindings::IB_QP_PORT) && !device.is_port_valid(port_num.into()) {

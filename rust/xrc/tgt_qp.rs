@@ -147,11 +147,13 @@ impl<B: Backend> TgtQp<B> {
     ) -> Result {
         let (attr, mask) = QpAttr::from_uapi(self.services.device(), uattr, qp.port())?;
         let mask = qp_attr::tgt_mask(mask);
-        let from = if mask.contains(QpAttrMask::CUR_STATE) {
-            uattr.cur_qp_state.try_into()?
-        } else {
-            self.state()
-        };
+        let from = self.state();
+
+        // Drivers believe what the caller says here.
+        if mask.contains(QpAttrMask::CUR_STATE) && uattr.cur_qp_state != from.raw() {
+            return Err(EINVAL);
+        }
+
         let to = if mask.contains(QpAttrMask::STATE) {
             attr.state()?
         } else {
@@ -223,6 +225,12 @@ impl<B: Backend> TgtQp<B> {
     ) -> Result {
         const STATES: [QpState; 4] = [QpState::Reset, QpState::Init, QpState::Rtr, QpState::Rts];
 
+        let given = QpAttrMask::from_bits(attr.qp_attr_mask);
+
+        if !QpAttrMask::STANDARD.contains(given) {
+            return Err(EOPNOTSUPP);
+        }
+
         let position = |state| STATES.iter().position(|&other| other == state);
         let from = position(self.state()).ok_or(EINVAL)?;
         let to = position(attr.qp_state.try_into()?).ok_or(EINVAL)?;
@@ -236,7 +244,6 @@ impl<B: Backend> TgtQp<B> {
                 return Err(EINVAL);
             };
             let (required, optional) = qp_attr::tgt_step(from, to).ok_or(EINVAL)?;
-            let given = QpAttrMask::from_bits(attr.qp_attr_mask);
             let mask = required.union(given.intersection(optional));
             let mut attr = *attr;
 
