@@ -1,0 +1,328 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * libibxrc: XRC domains on any RDMA device.
+ *
+ * With XRC the processes of a host share one connection for each remote peer.
+ * The sender names in each message the SRQ of the process that shall have it.
+ * The receiving end of a connection is a TGT QP, which belongs to a domain
+ * (XRCD) and not to a process: it lives until the last process that registered
+ * with it has closed it or is gone.
+ *
+ * A receiver does
+ *
+ *	ctx = ibxrc_open("rxe0");
+ *	xrcd = ibxrc_open_xrcd(ctx, fd, O_CREAT);	the same file in each process
+ *	cq = ibxrc_create_cq(ctx, 256, NULL, NULL);
+ *	srq = ibxrc_create_srq(xrcd, cq, 128, 1, NULL);
+ *	ibxrc_post_srq_recv(srq, &wr, &bad_wr);
+ *	qp = ibxrc_create_tgt_qp(xrcd);			one process of all
+ *	ibxrc_connect_tgt_qp(qp, &attr, mask, NULL);	to the sender's QP
+ *	qp = ibxrc_open_tgt_qp(xrcd, qp_num);		the other processes
+ *	ibxrc_poll_cq(cq, 16, wc);
+ *
+ * and a sender uses libibverbs with an ordinary RC QP, which it connects to the
+ * TGT QP, and ibxrc_post_send() in place of ibv_post_send().
+ *
+ * Conventions, which are those of libibverbs:
+ *
+ * - Functions that return a pointer return NULL and set errno when they fail.
+ *   Functions that return int return 0 or an errno value, unless they say
+ *   otherwise. ibxrc_error_message() has a sentence that explains.
+ * - NULL for a pointer that is not said to be optional gives EINVAL.
+ * - EIO means that the device is gone. Closing and destroying still work.
+ * - All functions may be called from several threads at a time, also on the same
+ *   object; but an object must not be in use while it is closed or destroyed.
+ * - A child of fork(2) shares the objects with its parent and what it closes is
+ *   closed for both. The child should not use them, or should exec.
+ * - QP numbers, SRQ numbers, PSNs: host byte order, 24 bits. GUIDs, GIDs and
+ *   immediate data: network byte order.
+ */
+#ifndef INFINIBAND_XRC_H
+#define INFINIBAND_XRC_H
+
+#include <stdint.h>
+#include <infiniband/verbs.h>
+#include <rdma/ib_user_xrc.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* An open device. */
+struct ibxrc_context;
+/* A handle on a domain. */
+struct ibxrc_xrcd;
+/* A registration with a TGT QP. */
+struct ibxrc_tgt_qp;
+/* A descriptor that tells of completions. */
+struct ibxrc_comp_channel;
+/* A completion queue. */
+struct ibxrc_cq;
+/* An XRC shared receive queue. */
+struct ibxrc_srq;
+
+/*
+ * A completion. Of wc are valid: wr_id, status, qp_num (the TGT QP)
+ * and, if status is IBV_WC_SUCCESS: opcode (IBV_WC_RECV), byte_len, src_qp (the
+ * sender's QP), wc_flags (IBV_WC_WITH_IMM) and imm_data.
+ */
+struct ibxrc_wc {
+	struct ibv_wc wc;
+	/* What ibxrc_create_srq() got as srq_context. */
+	void *srq_context;
+	/* Number of the SRQ. */
+	uint32_t srq_num;
+	/* The sender asked for a solicited event: 1, else 0. */
+	uint32_t solicited;
+};
+
+/*
+ * A sentence about the last call of this thread that failed: what could not be
+ * done, why, and where it is known what to do about it. It is valid until the
+ * thread's next call into this library. Never NULL.
+ */
+const char *ibxrc_error_message(void);
+
+/* ------------------------------------------------------------- devices -- */
+
+/*
+ * List the devices that may be opened. Writes at most max elements to devices
+ * (which may be NULL if max is 0) and to *count how many devices there are, which
+ * may be more.
+ *
+ * Errors: ENOENT the kernel module is not loaded; EACCES no permission to open
+ * the character device.
+ */
+int ibxrc_list_devices(struct ib_xrc_device_info *devices, uint32_t max,
+		       uint32_t *count);
+
+/*
+ * Open a device by its name as in rdma(8), for example "rxe0".
+ *
+ * Errors: as ibxrc_list_devices(); ENODEV there is no such device, it cannot do
+ * RC, or it is in another network namespace; EPROTO the kernel module is of an
+ * incompatible version.
+ */
+struct ibxrc_context *ibxrc_open(const char *device_name);
+
+/* Open a device by its index as in rdma(8). Errors: as ibxrc_open(). */
+struct ibxrc_context *ibxrc_open_index(uint32_t index);
+
+/* Close it. EBUSY: objects made with it still exist; it stays open. */
+int ibxrc_close(struct ibxrc_context *context);
+
+/*
+ * Describe the open device and the limits of the module. Either pointer may be
+ * NULL.
+ */
+int ibxrc_query(struct ibxrc_context *context, struct ib_xrc_device_info *device,
+		struct ib_xrc_limits *limits);
+
+/* ------------------------------------------------------------- domains -- */
+
+/*
+ * Open the domain of the file that fd is open on (as ibv_open_xrcd(3); the
+ * inode counts, not the name), or with fd -1 a new one that only this handle has.
+ * Of oflags count O_CREAT and O_EXCL. fd may be closed afterwards.
+ *
+ * Errors: EBADF fd is not open; EAGAIN the file has no domain and O_CREAT is not
+ * given; EINVAL it has one and O_EXCL is given.
+ */
+struct ibxrc_xrcd *ibxrc_open_xrcd(struct ibxrc_context *context, int fd,
+				   int oflags);
+
+/*
+ * Close the handle. EBUSY: TGT QPs or SRQs made with it still exist; it stays
+ * open.
+ */
+int ibxrc_close_xrcd(struct ibxrc_xrcd *xrcd);
+
+/* Describe the domain. */
+int ibxrc_query_xrcd(struct ibxrc_xrcd *xrcd, struct ib_xrc_xrcd_info *info);
+
+/*
+ * List the TGT QPs of the domain, whoever made them, in the order of their
+ * numbers. Writes at most max elements to qps (which may be NULL if max is 0) and
+ * to *count how many there are, which may be more.
+ */
+int ibxrc_list_tgt_qps(struct ibxrc_xrcd *xrcd, struct ib_xrc_tgt_qp_info *qps,
+		       uint32_t max, uint32_t *count);
+
+/* ------------------------------------------------------------- TGT QPs -- */
+
+/* Create a TGT QP, in the RESET state, and register with it. */
+struct ibxrc_tgt_qp *ibxrc_create_tgt_qp(struct ibxrc_xrcd *xrcd);
+
+/*
+ * Register with the domain's TGT QP of this number, as ibv_open_qp(3): it lives
+ * at least until this registration is closed, or its process gone. EINVAL: the
+ * domain has no such TGT QP.
+ */
+struct ibxrc_tgt_qp *ibxrc_open_tgt_qp(struct ibxrc_xrcd *xrcd, uint32_t qp_num);
+
+/* Give the registration back. With the last one the TGT QP is destroyed. */
+int ibxrc_close_tgt_qp(struct ibxrc_tgt_qp *qp);
+
+/* The number of the TGT QP, which the sender connects to; 0 if qp is NULL. */
+uint32_t ibxrc_tgt_qp_num(const struct ibxrc_tgt_qp *qp);
+
+/*
+ * Modify the TGT QP, as ibv_modify_qp(3) on a QP of type IBV_QPT_XRC_RECV:
+ * attr_mask (enum ibv_qp_attr_mask) says which fields of attr count. Every process
+ * that has the domain open may modify every TGT QP in it: with
+ * ibxrc_modify_tgt_qpn() by number and without a registration.
+ *
+ * Errors: EINVAL the transition is not allowed, fields are missing or wrong, or
+ * the domain has no such TGT QP; EOPNOTSUPP attr_mask has a bit that a TGT QP
+ * does not know (IBV_QP_RATE_LIMIT).
+ */
+int ibxrc_modify_tgt_qp(struct ibxrc_tgt_qp *qp, const struct ibv_qp_attr *attr,
+			int attr_mask);
+int ibxrc_modify_tgt_qpn(struct ibxrc_xrcd *xrcd, uint32_t qp_num,
+			 const struct ibv_qp_attr *attr, int attr_mask);
+
+/*
+ * Query the attributes of the TGT QP as the device has them, and its state,
+ * registrations and counters. Either output may be NULL. Errors: EINVAL the
+ * domain has no such TGT QP.
+ */
+int ibxrc_query_tgt_qp(struct ibxrc_tgt_qp *qp, struct ibv_qp_attr *attr,
+		       struct ib_xrc_tgt_qp_info *info);
+int ibxrc_query_tgt_qpn(struct ibxrc_xrcd *xrcd, uint32_t qp_num,
+			struct ibv_qp_attr *attr,
+			struct ib_xrc_tgt_qp_info *info);
+
+/*
+ * Take the TGT QP through INIT, RTR and RTS, up to attr->qp_state, in one call.
+ * Each transition takes from attr the fields that it needs and those optional
+ * ones which attr_mask names. IBV_QP_STATE must be in attr_mask.
+ *
+ * INIT needs port_num, pkey_index, qp_access_flags; RTR ah_attr, path_mtu,
+ * dest_qp_num, rq_psn, max_dest_rd_atomic, min_rnr_timer; RTS timeout, sq_psn. A
+ * TGT QP receives from RTR on.
+ *
+ * When a transition fails, those before it stand. *state (if state is not NULL)
+ * is the state of the QP after the call, also when it fails.
+ *
+ * Errors: as ibxrc_modify_tgt_qp(); EINVAL attr->qp_state is not beyond the
+ * present state.
+ */
+int ibxrc_connect_tgt_qp(struct ibxrc_tgt_qp *qp, const struct ibv_qp_attr *attr,
+			 int attr_mask, enum ibv_qp_state *state);
+int ibxrc_connect_tgt_qpn(struct ibxrc_xrcd *xrcd, uint32_t qp_num,
+			  const struct ibv_qp_attr *attr, int attr_mask,
+			  enum ibv_qp_state *state);
+
+/* --------------------------------------------------------- completions -- */
+
+/* Create a channel, which tells of completions of CQs made with it. */
+struct ibxrc_comp_channel *
+ibxrc_create_comp_channel(struct ibxrc_context *context);
+
+/*
+ * Destroy it. EBUSY: CQs made with it still exist; the channel stays as it is.
+ */
+int ibxrc_destroy_comp_channel(struct ibxrc_comp_channel *channel);
+
+/*
+ * The descriptor of the channel, for poll(2): readable while an event waits. It
+ * belongs to the channel. -1 with errno if channel is NULL.
+ */
+int ibxrc_comp_channel_fd(const struct ibxrc_comp_channel *channel);
+
+/*
+ * Wait for an event and take it: *cq_context becomes the cq_context of the CQ
+ * that raised it. Events need no acknowledgement. EAGAIN: there is none, and the
+ * descriptor is set to O_NONBLOCK.
+ */
+int ibxrc_get_cq_event(struct ibxrc_comp_channel *channel, void **cq_context);
+
+/*
+ * Create a CQ with room for at least cqe completions (up to
+ * ib_xrc_limits.max_cqe, else EINVAL). channel may be NULL.
+ *
+ * If completions are not polled and the CQ runs full, completions are lost and it
+ * is in error, as with libibverbs: make it as large as the SRQs on it together.
+ */
+struct ibxrc_cq *ibxrc_create_cq(struct ibxrc_context *context, int cqe,
+				 void *cq_context,
+				 struct ibxrc_comp_channel *channel);
+
+/* Destroy it. EBUSY: an SRQ completes into it. */
+int ibxrc_destroy_cq(struct ibxrc_cq *cq);
+
+/*
+ * Take up to num_entries completions. Returns their number, 0 if there are none,
+ * or -1 with errno: EIO the device is gone, EOVERFLOW completions were lost; both
+ * are told only after all completions that were not lost have been taken.
+ */
+int ibxrc_poll_cq(struct ibxrc_cq *cq, int num_entries, struct ibxrc_wc *wc);
+
+/*
+ * Ask for one event on the channel at the next completion or, with
+ * solicited_only, at the next one for which the sender asked for it or which
+ * failed. Completions that are in the CQ already raise none: poll it once more
+ * after this call, then wait.
+ */
+int ibxrc_req_notify_cq(struct ibxrc_cq *cq, int solicited_only);
+
+/* ---------------------------------------------------------------- SRQs -- */
+
+/*
+ * Create an XRC SRQ in the domain, with room for at least max_wr posted work
+ * requests of up to max_sge scatter entries, completing into cq, which must be of
+ * the same context. EINVAL: above ib_xrc_limits, or 0.
+ */
+struct ibxrc_srq *ibxrc_create_srq(struct ibxrc_xrcd *xrcd, struct ibxrc_cq *cq,
+				   uint32_t max_wr, uint32_t max_sge,
+				   void *srq_context);
+
+/*
+ * Destroy it. Buffers that are still posted come back without completion;
+ * messages that wait for a buffer are dropped.
+ */
+int ibxrc_destroy_srq(struct ibxrc_srq *srq);
+
+/* The number of the SRQ, which senders address; 0 if srq is NULL. */
+uint32_t ibxrc_get_srq_num(const struct ibxrc_srq *srq);
+
+/*
+ * Post receive buffers. sg_list[].lkey is ignored, no memory registration is
+ * needed. Messages that have been waiting for a buffer may complete during the call.
+ * A message that is longer than its buffers completes with IBV_WC_LOC_LEN_ERR.
+ *
+ * On error *bad_wr (optional) is the first work request that was not posted:
+ * ENOMEM the SRQ is full; EINVAL more than max_sge entries; EIO the SRQ is in error
+ * or the device is gone.
+ */
+int ibxrc_post_srq_recv(struct ibxrc_srq *srq, struct ibv_recv_wr *wr,
+			struct ibv_recv_wr **bad_wr);
+
+/* ------------------------------------------------------------- senders -- */
+
+/*
+ * Post work requests to an ordinary RC QP of libibverbs that is connected to a
+ * TGT QP, as ibv_post_send(3). qp_type.xrc.remote_srqn of each work request names
+ * the SRQ, as on a QP of type IBV_QPT_XRC_SEND.
+ *
+ * IBV_WR_SEND needs nothing more. For IBV_WR_SEND_WITH_IMM the message carries its
+ * immediate in a header, struct ib_xrc_wire_hdr, which this function writes into
+ * the first 8 bytes of sg_list[0]: they are to be left free by the caller, are
+ * not part of the message, and may be an entry of their own. Like the rest they
+ * must stay untouched until the work request completes, unless IBV_SEND_INLINE is
+ * set.
+ *
+ * RDMA READ, RDMA WRITE and atomics are posted as they are.
+ *
+ * Errors: as ibv_post_send(3); EINVAL the SRQ number has more than 24 bits, or
+ * sg_list[0] is shorter than 8 bytes with IBV_WR_SEND_WITH_IMM; EOPNOTSUPP another
+ * opcode. *bad_wr is the first work request that was not posted.
+ */
+int ibxrc_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr,
+		    struct ibv_send_wr **bad_wr);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* INFINIBAND_XRC_H */

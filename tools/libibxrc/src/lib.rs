@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+
+//! XRC domains on any RDMA device.
+//!
+//! With XRC the processes of a host share one connection for each remote peer: the
+//! sender names in each message the SRQ of the process that shall have it. The
+//! receiving end of a connection is a TGT QP. It belongs to a domain and not to a
+//! process, and lives until the last process that registered with it has closed it or is
+//! gone.
+//!
+//! - [`Context`] is an open device.
+//! - [`Xrcd`] is a handle on a domain, which processes find by a common file.
+//! - [`TgtQp`] is a registration with a TGT QP.
+//! - [`Receiver`] receives messages; [`Srq`], [`Cq`] and [`CompChannel`] are what it is
+//!   made of.
+//! - [`wire`] has what a sender must know, [`post_send`] is for one that uses
+//!   libibverbs.
+//!
+//! Objects keep what they were made with alive, and are closed when they are dropped;
+//! `close` tells whether that worked. All of them may be used from several threads.
+//!
+//! The crate is also a C library: `infiniband/xrc.h`.
+
+mod capi;
+mod comp_channel;
+mod context;
+mod cq;
+mod error;
+mod framing;
+mod handle;
+mod ini;
+mod qp_attr;
+mod receiver;
+mod ring;
+mod srq;
+mod sys;
+mod tgt_qp;
+pub mod wire;
+mod xrcd;
+
+pub use comp_channel::{CompChannel, CompEvent};
+pub use context::{list_devices, Context, DeviceInfo, DeviceSelector, Limits};
+pub use cq::{Cq, Wc, WcStatus};
+pub use error::{CloseError, Errno, Error, Result};
+pub use ini::post_send;
+pub use qp_attr::{AltPath, GlobalRoute, Path, QpAttr, QpState};
+pub use receiver::{Message, Receiver, ReceiverAttr};
+pub use srq::{Sge, Srq, SrqAttr};
+pub use sys::{uapi, verbs};
+pub use tgt_qp::{TgtQp, TgtQpInfo};
+pub use xrcd::{Policy, Xrcd, XrcdInfo, XrcdOptions};
