@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+
+//! Shows devices and domains, in the style of rdma(8).
+
+mod dev;
+mod domain;
+mod output;
+
+use std::{path::PathBuf, process::ExitCode};
+
+use clap::{Parser, Subcommand};
+
+use output::Format;
+
+/// Shows XRC domains.
+#[derive(Parser)]
+#[command(version)]
+struct Arguments {
+    /// Print JSON.
+    #[arg(short, long, global = true)]
+    json: bool,
+
+    /// Print JSON with line breaks and indentation.
+    #[arg(short, long, global = true)]
+    pretty: bool,
+
+    #[command(subcommand)]
+    object: Object,
+}
+
+#[derive(Subcommand)]
+enum Object {
+    /// The devices that domains can be opened on.
+    Dev {
+        #[command(subcommand)]
+        verb: Option<DevVerb>,
+    },
+    /// The domain of a file.
+    Domain {
+        #[command(subcommand)]
+        verb: DomainVerb,
+    },
+}
+
+#[derive(Subcommand)]
+enum DevVerb {
+    /// Show all devices (the default).
+    Show,
+}
+
+#[derive(Subcommand)]
+enum DomainVerb {
+    /// Show the domain of a file and its TGT QPs, on every device on which it has one.
+    Show {
+        /// The file.
+        file: PathBuf,
+        /// On this device only.
+        #[arg(long)]
+        dev: Option<String>,
+    },
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    let format = match (arguments.pretty, arguments.json) {
+        (true, _) => Format::PrettyJson,
+        (false, true) => Format::Json,
+        (false, false) => Format::Text,
+    };
+    let result = match arguments.object {
+        Object::Dev { verb } => {
+            let (None | Some(DevVerb::Show)) = verb;
+            dev::show(format)
+        }
+        Object::Domain {
+            verb: DomainVerb::Show { file, dev },
+        } => domain::show(&file, dev.as_deref(), format),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("ibxrc: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
