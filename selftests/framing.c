@@ -61,6 +61,7 @@ struct inputs {
 	__u32 index;
 	__u32 oflags;
 	__u32 qp_num;
+	__u32 after;
 	__u32 entries;
 	__u64 user_handle;
 	struct ib_uverbs_qp_attr attr;
@@ -119,6 +120,7 @@ static const struct method_spec methods[] = {
 		ATTR(XRCD_LIST_TGT_QPS_RESP_TGT_QPS, .kind = OUT_ARRAY,
 		     .size = sizeof(struct ib_xrc_tgt_qp_info)),
 		OUT(XRCD_LIST_TGT_QPS_RESP_COUNT, __u32, M),
+		IN(XRCD_LIST_TGT_QPS_AFTER, after),
 	} },
 	{ METHOD(TGT_QP, TGT_QP_CREATE), .attrs = {
 		NEW(TGT_QP_CREATE_HANDLE),
@@ -962,6 +964,11 @@ TEST_F_TIMEOUT(framing, valid_output_flag, TIMEOUT)
 		build(self, m, &cmd);
 		EXPECT_EQ(0, xrc_ioctl(fd_of(self, m), &cmd))
 			TH_LOG("%s", m->name);
+		if (m->unbound) {
+			/* Unbound again for the next one. */
+			xrc_close(&self->node);
+			ASSERT_EQ(0, xrc_open_node(&self->node));
+		}
 		FOR_EACH_ATTR(m, a) {
 			if (a->left_out)
 				continue;
@@ -1030,10 +1037,10 @@ TEST_F_TIMEOUT(framing, name_inline_or_pointer, TIMEOUT)
 	EXPECT_EQ(0, xrc_ioctl(node.fd, &cmd));
 	xrc_close(&node);
 
-	/* A pointer instead of the inline value is a name nobody has. */
+	/* A pointer instead of the inline value is no name: it has two NULs. */
 	attr->len = 8;
 	attr->data = (uintptr_t)name;
-	REFUSED(ENODEV, self->node.fd, &cmd, "a pointer for 8 bytes");
+	REFUSED(EINVAL, self->node.fd, &cmd, "a pointer for 8 bytes");
 
 	attr->len = 9;
 	attr->data = (uintptr_t)self->guard;

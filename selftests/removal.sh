@@ -59,7 +59,7 @@ removal()
 	add_link "$XRC_DEVICE" "$netdev" || { kill_helper; return 1; }
 	((rc)) && return 1
 	tell_helper
-	expect_line done || rc=1
+	expect_line "done" || rc=1
 	stop_helper || rc=1
 	xrc_probe use "$XRC_DEVICE" || rc=1
 	return "$rc"
@@ -90,13 +90,13 @@ removal_of_two()
 	expect_line removed || rc=1
 	add_link "$XRC_DEVICE" "$netdev" || rc=1
 	tell_helper
-	expect_line done || rc=1
+	expect_line "done" || rc=1
 	((rc == 0)) || kill -KILL "$helper_pid" "$pid1" 2>/dev/null
 	stop_helper || rc=1
 	helper_pid=$pid1 helper_out=$out1 helper_in=$in1
 	expect_line removed || rc=1
 	tell_helper
-	expect_line done || rc=1
+	expect_line "done" || rc=1
 	stop_helper || rc=1
 	return "$rc"
 }
@@ -168,7 +168,7 @@ netdev_goes()
 			ip link set xrcdummy up &&
 			add_link "$XRC_DEVICE" xrcdummy || rc=1
 		tell_helper
-		expect_line done || rc=1
+		expect_line "done" || rc=1
 		stop_helper || rc=1
 		ip link del xrcdummy
 		exit "$rc"

@@ -19,6 +19,11 @@ cleanup()
 }
 trap cleanup EXIT
 
+reload()
+{
+	rmmod ib_xrc && insmod "$IBXRC_KO"
+}
+
 # refused WHAT: rmmod while WHAT is open, then when it is closed.
 refused()
 {
@@ -74,10 +79,10 @@ many()
 	local i objects
 	objects=$(kernel_objects)
 	for ((i = 1; i <= TIMES; i++)); do
-		rmmod ib_xrc && insmod "$IBXRC_KO" || {
+		if ! rmmod ib_xrc || ! insmod "$IBXRC_KO"; then
 			msg "time $i of $TIMES"
 			return 1
-		}
+		fi
 		# Now and then something is there to be given back.
 		((i % 10)) || xrc_probe use "$XRC_DEVICE" || return 1
 	done
@@ -109,14 +114,14 @@ without_device()
 {
 	local rc=0
 	rdma link del "$XRC_DEVICE" || return 1
-	[[ ! $(xrc_probe list | grep -x "$XRC_DEVICE") ]] || rc=1
-	rmmod ib_xrc && insmod "$IBXRC_KO" && rmmod ib_xrc && insmod "$IBXRC_KO" ||
-		rc=1
+	xrc_probe list | grep -qx "$XRC_DEVICE" && rc=1
+	reload || rc=1
+	reload || rc=1
 	# A device that comes later is found.
 	add_link "$XRC_DEVICE" "$netdev" || return 1
 	xrc_probe use "$XRC_DEVICE" || rc=1
 	# One that came before the module is found, too.
-	rmmod ib_xrc && insmod "$IBXRC_KO" || rc=1
+	reload || rc=1
 	xrc_probe use "$XRC_DEVICE" || rc=1
 	return "$rc"
 }

@@ -254,6 +254,49 @@ TEST_F(tgt_qp, list)
 	EXPECT_EQ(0, count);
 }
 
+/* In pieces, each going on where the one before had no more room. */
+TEST_F(tgt_qp, list_after)
+{
+	struct ib_xrc_tgt_qp_info list[8], part[8];
+	__u32 count, after, n, room, i;
+	struct xrc_qp qp[4];
+	union xrc_cmd cmd;
+
+	for (i = 0; i < 4; i++)
+		EXPECT_EQ(0, xrc_tgt_create(&self->x, self->xrcd, &qp[i]));
+	EXPECT_EQ(0, xrc_list_tgt_qps(&self->x, self->xrcd, list, 8, &count));
+	ASSERT_EQ(5, count);
+	for (room = 1; room <= 6; room++) {
+		for (n = after = 0; n < 6; n += room) {
+			xrc_cmd_for(&self->y, &cmd, IB_XRC_OBJECT_XRCD,
+				    IB_XRC_METHOD_XRCD_LIST_TGT_QPS);
+			xrc_handle(&cmd, IB_XRC_ATTR_XRCD_LIST_TGT_QPS_HANDLE,
+				   self->y_xrcd);
+			xrc_out(&cmd, IB_XRC_ATTR_XRCD_LIST_TGT_QPS_RESP_TGT_QPS,
+				part, room * sizeof(part[0]));
+			xrc_out(&cmd, IB_XRC_ATTR_XRCD_LIST_TGT_QPS_RESP_COUNT,
+				&count, sizeof(count));
+			xrc_in_u32(&cmd, IB_XRC_ATTR_XRCD_LIST_TGT_QPS_AFTER,
+				   after);
+			EXPECT_EQ(0, xrc_ioctl(self->y.fd, &cmd));
+			EXPECT_EQ(n > 5 ? 0 : 5 - n, count);
+			if (!count)
+				break;
+			i = count < room ? count : room;
+			EXPECT_EQ(0, memcmp(part, list + n, i * sizeof(part[0])));
+			after = part[i - 1].qp_num;
+		}
+	}
+	/* A number that is nobody's, and the greatest there is. */
+	for (i = 0; i < 2; i++) {
+		memcpy(&xrc_find(&cmd, IB_XRC_ATTR_XRCD_LIST_TGT_QPS_AFTER)->data,
+		       i ? &(__u32){ 0xffffffff } : &(__u32){ list[4].qp_num + 1 },
+		       sizeof(__u32));
+		EXPECT_EQ(0, xrc_ioctl(self->y.fd, &cmd));
+		EXPECT_EQ(0, count);
+	}
+}
+
 TEST_F(tgt_qp, many)
 {
 	struct ib_xrc_tgt_qp_info list[128];
@@ -627,7 +670,6 @@ TEST_F(tgt_qp, query)
 	self->attr.min_rnr_timer = 17;
 	self->attr.timeout = 9;
 	self->attr.max_dest_rd_atomic = 3;
-	self->attr.ah_attr.grh.hop_limit = 33;
 	self->attr.ah_attr.grh.traffic_class = 0x20;
 	ASSERT_EQ(0, go(self, IBV_QPS_RTS));
 
@@ -649,7 +691,6 @@ TEST_F(tgt_qp, query)
 	EXPECT_EQ(1, got.ah_attr.is_global);
 	EXPECT_EQ(1, got.ah_attr.port_num);
 	EXPECT_EQ(self->attr.ah_attr.grh.sgid_index, got.ah_attr.grh.sgid_index);
-	EXPECT_EQ(33, got.ah_attr.grh.hop_limit);
 	EXPECT_EQ(0x20, got.ah_attr.grh.traffic_class);
 	EXPECT_EQ(0, memcmp(self->attr.ah_attr.grh.dgid, got.ah_attr.grh.dgid,
 			    16));

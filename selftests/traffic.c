@@ -14,7 +14,7 @@
 #define TIMEOUT 120
 
 #define DEPTH 2048
-#define BUF_SIZE (256 * 1024)
+#define BUF_SIZE (1024 * 1024)
 
 /* An SRQ, its CQ and memory for what it receives. */
 struct receiver {
@@ -98,6 +98,19 @@ static int receiver_wait(struct receiver *r, struct ib_xrc_cqe *cqe)
 	return xrc_cq_wait(&r->cq, cqe, XRC_TIMEOUT_MS);
 }
 
+/* Wait until the SRQ ring has these flags: nothing announces them. */
+static int wait_flags(const struct receiver *r, __u32 flags)
+{
+	long long end = xrc_now() + XRC_TIMEOUT_MS;
+
+	while (__atomic_load_n(&r->srq.ring->flags, __ATOMIC_ACQUIRE) != flags) {
+		if (xrc_now() > end)
+			return -ETIME;
+		usleep(100);
+	}
+	return 0;
+}
+
 /* The numbered message of a stream: its length and contents follow from it. */
 static int send_numbered(struct xrc_ini *ini, __u32 srq_num, __u32 i, __u32 max)
 {
@@ -109,7 +122,7 @@ static int send_numbered(struct xrc_ini *ini, __u32 srq_num, __u32 i, __u32 max)
 	};
 
 	/* Each has its place in the buffer while it is under way. */
-	send.offset = i % DEPTH * 64 % (BUF_SIZE - max);
+	send.offset = i % (BUF_SIZE / (max + 1)) * max;
 	xrc_fill(ini->buf + send.offset, send.length, i);
 	return xrc_ini_send(ini, &send);
 }
@@ -249,7 +262,7 @@ TEST_F_TIMEOUT(traffic, exact_buffers, TIMEOUT)
 		EXPECT_EQ(length, cqe.byte_len);
 		EXPECT_EQ(length, cqe.wr_id);
 		EXPECT_TRUE(xrc_check(guard - length, length, length));
-		EXPECT_EQ(0, guard[-length - 1]);
+		EXPECT_EQ(0, guard[-(long)length - 1]);
 	}
 }
 
@@ -539,9 +552,7 @@ TEST_F_TIMEOUT(traffic, waits_for_buffer, TIMEOUT)
 	}
 	/* The sender is done with it. */
 	ASSERT_EQ(0, wait_sent(&self->ini, 4));
-	while (!(__atomic_load_n(&r.srq.ring->flags, __ATOMIC_ACQUIRE) &
-		 IB_XRC_SRQ_RING_NEED_KICK))
-		usleep(100);
+	EXPECT_EQ(0, wait_flags(&r, IB_XRC_SRQ_RING_NEED_KICK));
 	EXPECT_EQ(0, xrc_cq_poll(&r.cq, &cqe));
 
 	/* One at a time, then all. */
@@ -558,8 +569,7 @@ TEST_F_TIMEOUT(traffic, waits_for_buffer, TIMEOUT)
 	ASSERT_EQ(0, send_numbered(&self->ini, r.srq.srq_num, 4, 512));
 	ASSERT_EQ(0, receiver_wait(&r, &cqe));
 	ASSERT_TRUE(check_numbered(&r, &cqe, 4, 512));
-	while (__atomic_load_n(&r.srq.ring->flags, __ATOMIC_ACQUIRE))
-		usleep(100);
+	EXPECT_EQ(0, wait_flags(&r, 0));
 }
 
 /* Kicking without need, often, does nothing. */
@@ -677,11 +687,13 @@ TEST_F_TIMEOUT(traffic, srq_destroyed_with_messages, TIMEOUT)
 
 	ASSERT_EQ(0, receiver_open(&self->x, self->xrcd, 64, max, &slow));
 	ASSERT_EQ(0, receiver_open(&self->x, self->xrcd, 1024, max, &fast));
-	ASSERT_EQ(0, receiver_post(&self->x, &fast, 500));
+	ASSERT_EQ(0, receiver_post(&self->x, &fast, 501));
 	for (i = 0; i < self->limits.tgt_qp_recv_wr; i++) {
 		ASSERT_EQ(0, send_numbered(&self->ini, slow.srq.srq_num, i, max));
 	}
-	ASSERT_EQ(0, wait_sent(&self->ini, i));
+	/* One more, to know that the kernel has got at those before it. */
+	ASSERT_EQ(0, send_numbered(&self->ini, fast.srq.srq_num, 0, max));
+	ASSERT_EQ(0, receiver_wait(&fast, &cqe));
 	EXPECT_EQ(0, xrc_srq_destroy(&self->x, &slow.srq));
 	EXPECT_EQ(0, xrc_cq_destroy(&self->x, &slow.cq));
 	for (i = 0; i < 500; i++) {
@@ -858,7 +870,7 @@ enum bad_memory {
 	UNMAPPED,
 	READ_ONLY,
 	NO_ACCESS,
-	HALF_MAPPED,
+	HALF_ACCESS,
 	KERNEL,
 	NOT_CANONICAL,
 	WRAPS,
@@ -883,15 +895,15 @@ TEST_F_TIMEOUT(traffic, unwritable_buffer, TIMEOUT)
 	p = mmap(NULL, 6 * page, PROT_READ | PROT_WRITE,
 		 MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	ASSERT_NE(MAP_FAILED, p);
-	munmap(p, page);
 	mprotect(p + page, page, PROT_READ);
 	mprotect(p + 2 * page, page, PROT_NONE);
-	munmap(p + 4 * page, page);
+	mprotect(p + 4 * page, page, PROT_NONE);
 	fd = open("/proc/self/exe", O_RDONLY);
-	addr[UNMAPPED] = (uintptr_t)p;
+	/* Nothing is put there unless one asks for it. */
+	addr[UNMAPPED] = 0x10000;
 	addr[READ_ONLY] = (uintptr_t)p + page;
 	addr[NO_ACCESS] = (uintptr_t)p + 2 * page;
-	addr[HALF_MAPPED] = (uintptr_t)p + 4 * page - 8;
+	addr[HALF_ACCESS] = (uintptr_t)p + 4 * page - 8;
 	addr[KERNEL] = 0xffff888000000000;
 	addr[NOT_CANONICAL] = 0x8000000000000000;
 	addr[WRAPS] = (__u64)-32;
@@ -935,7 +947,10 @@ TEST_F_TIMEOUT(traffic, longer_than_max_msg_size, TIMEOUT)
 	send.srq_num = r.srq.srq_num;
 	ASSERT_EQ(0, xrc_ini_send(&self->ini, &send));
 	ASSERT_EQ(0, xrc_ini_wait(&self->ini, &wc, XRC_TIMEOUT_MS));
-	EXPECT_EQ(IBV_WC_REM_INV_REQ_ERR, wc.status);
+	/* Devices differ in how they say it. */
+	EXPECT_TRUE(wc.status == IBV_WC_REM_INV_REQ_ERR ||
+		    wc.status == IBV_WC_REM_OP_ERR)
+		TH_LOG("status %d", wc.status);
 	EXPECT_EQ(0, xrc_tgt_wait_state(&self->x, &self->qp, IBV_QPS_ERR));
 	EXPECT_EQ(0, xrc_cq_poll(&r.cq, &cqe));
 	EXPECT_RECONNECT(&r);
@@ -1027,9 +1042,7 @@ TEST_F_TIMEOUT(traffic, cq_overflow, TIMEOUT)
 	EXPECT_EQ(0, xrc_tgt_wait_state(&self->x, &self->qp, IBV_QPS_ERR));
 	EXPECT_EQ(IB_XRC_CQ_RING_OVERFLOW,
 		  __atomic_load_n(&r.cq.ring->flags, __ATOMIC_ACQUIRE));
-	while (!(__atomic_load_n(&r.srq.ring->flags, __ATOMIC_ACQUIRE) &
-		 IB_XRC_SRQ_RING_ERROR))
-		usleep(100);
+	EXPECT_EQ(0, wait_flags(&r, IB_XRC_SRQ_RING_ERROR));
 	/* Those that found place are there. */
 	for (i = 0; i < 4; i++) {
 		EXPECT_EQ(1, xrc_cq_poll(&r.cq, &cqe));
@@ -1038,19 +1051,6 @@ TEST_F_TIMEOUT(traffic, cq_overflow, TIMEOUT)
 	EXPECT_EQ(0, xrc_cq_poll(&r.cq, &cqe));
 	EXPECT_EQ(0, xrc_srq_destroy(&self->x, &r.srq));
 	EXPECT_EQ(0, xrc_cq_destroy(&self->x, &r.cq));
-}
-
-static int wait_srq_error(const struct receiver *r)
-{
-	long long end = xrc_now() + XRC_TIMEOUT_MS;
-
-	while (!(__atomic_load_n(&r->srq.ring->flags, __ATOMIC_ACQUIRE) &
-		 IB_XRC_SRQ_RING_ERROR)) {
-		if (xrc_now() > end)
-			return -ETIME;
-		usleep(100);
-	}
-	return 0;
 }
 
 /* A work request that makes no sense: the SRQ takes no more. */
@@ -1064,7 +1064,7 @@ TEST_F_TIMEOUT(traffic, bad_work_request, TIMEOUT)
 	/* More entries than the SRQ has. */
 	xrc_srq_write(&r.srq, 0, sge, 2);
 	ASSERT_EQ(0, send_numbered(&self->ini, r.srq.srq_num, 1, 64));
-	EXPECT_EQ(0, wait_srq_error(&r));
+	EXPECT_EQ(0, wait_flags(&r, IB_XRC_SRQ_RING_ERROR));
 	EXPECT_EQ(0, xrc_cq_poll(&r.cq, &cqe));
 	EXPECT_EQ(0, xrc_srq_kick(&self->x, &r.srq));
 	EXPECT_EQ(0, xrc_srq_destroy(&self->x, &r.srq));
@@ -1080,16 +1080,16 @@ TEST_F_TIMEOUT(traffic, bad_producer_index, TIMEOUT)
 	__atomic_store_n(&r.srq.ring->producer, r.srq.info.entries + 1,
 			 __ATOMIC_SEQ_CST);
 	ASSERT_EQ(0, send_numbered(&self->ini, r.srq.srq_num, 1, 64));
-	EXPECT_EQ(0, wait_srq_error(&r));
+	EXPECT_EQ(0, wait_flags(&r, IB_XRC_SRQ_RING_ERROR));
 	EXPECT_EQ(0, xrc_cq_poll(&r.cq, &cqe));
 	/* Setting it right does not help. */
 	__atomic_store_n(&r.srq.ring->producer, 4, __ATOMIC_SEQ_CST);
 	EXPECT_EQ(0, xrc_srq_kick(&self->x, &r.srq));
-	EXPECT_EQ(0, wait_srq_error(&r));
 	/* A sender that goes on is refused, as with an SRQ that is not there. */
 	ASSERT_EQ(0, send_numbered(&self->ini, r.srq.srq_num, 2, 64));
 	EXPECT_EQ(0, xrc_tgt_wait_state(&self->x, &self->qp, IBV_QPS_ERR));
 	EXPECT_EQ(0, xrc_cq_poll(&r.cq, &cqe));
+	EXPECT_EQ(IB_XRC_SRQ_RING_ERROR, r.srq.ring->flags);
 }
 
 /* To ERR by hand while messages come. */

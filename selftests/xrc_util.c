@@ -785,9 +785,12 @@ int xrc_ini_connect(struct xrc_ini *ini, __u32 tgt_qp_num)
 		return -ret;
 	attr.qp_state = IBV_QPS_RTS;
 	attr.sq_psn = ini->psn;
-	/* 0.27 s, so that a machine under load does not make it give up. */
-	attr.timeout = 16;
-	attr.retry_cnt = 7;
+	/*
+	 * 0.5 s six times: a machine under load does not make it give up. Seven
+	 * times would be for ever on Soft-RoCE.
+	 */
+	attr.timeout = 17;
+	attr.retry_cnt = 6;
 	/* For ever. */
 	attr.rnr_retry = 7;
 	attr.max_rd_atomic = 1;

@@ -8,6 +8,7 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <pthread.h>
+#include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -562,7 +563,10 @@ TEST_F(xrcd, query_counts)
 	EXPECT_EQ(0, xrc_xrcd_query(&self->y, b, &info));
 	EXPECT_EQ(2, info.tgt_qps);
 	EXPECT_EQ(2, info.srqs);
-	/* The rest goes with the file. */
+	/* The rest goes with the file, which mappings of its rings keep. */
+	munmap(cq.ring, cq.info.mmap_length);
+	munmap(srq[0].ring, srq[0].info.mmap_length);
+	munmap(srq[2].ring, srq[2].info.mmap_length);
 	xrc_close(&self->x);
 	EXPECT_EQ(0, xrc_xrcd_query(&self->y, b, &info));
 	EXPECT_EQ(1, info.handles);
