@@ -166,12 +166,7 @@ impl<B: Backend> TgtQp<B> {
 
         let dest_qp_num = attr.dest_qp_num();
 
-        if let Err(error) = qp.modify(gate, Transition { from, to, mask }, attr) {
-            if to == QpState::Init {
-                self.entered(QpState::Reset);
-            }
-            return Err(error);
-        }
+        qp.modify(gate, Transition { from, to, mask }, attr)?;
         if mask.contains(QpAttrMask::DEST_QPN) {
             self.dest_qp_num.store(dest_qp_num, Relaxed);
         }
