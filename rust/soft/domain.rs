@@ -95,7 +95,7 @@ impl SoftDomain {
 
         drop(pd);
         while let Some(srq) = self.pop_srq() {
-            srq.device_removed();
+            srq.fail();
         }
     }
 

@@ -87,13 +87,14 @@ struct Queue {
     len: usize,
     /// No more messages are taken.
     closed: bool,
+    /// The kernel's own copy: the one in the ring is for userspace to read.
+    flags: u32,
 }
 
 /// Where delivery stands.
 struct Delivery {
     /// The kernel's own copy: the one in the ring is for userspace to read.
     consumer: u32,
-    flags: u32,
 }
 
 /// A receive work request, copied from the ring.
@@ -137,14 +138,12 @@ impl SoftSrq {
                         messages: List::new(),
                         len: 0,
                         closed: false,
+                        flags: 0,
                     },
                     "SoftSrq::queue"
                 ),
                 delivery <- new_mutex!(
-                    Delivery {
-                        consumer: 0,
-                        flags: 0,
-                    },
+                    Delivery { consumer: 0 },
                     "SoftSrq::delivery"
                 ),
                 work <- new_work!("SoftSrq::work"),
@@ -197,21 +196,34 @@ impl SoftSrq {
         self.domain.remove_srq(self.num.get());
     }
 
-    /// Puts the SRQ in error, for good.
-    fn fail(&self, delivery: &mut Delivery) {
-        delivery.flags |= bindings::IB_XRC_SRQ_RING_ERROR;
-        // The offset is right, so this cannot fail.
-        let _ = self.ring.store_release_u32(FLAGS, delivery.flags);
+    /// Puts the SRQ in error, for good: it made no sense, or the device is gone. Sleeps, but not
+    /// while a message is copied.
+    pub(super) fn fail(&self) {
         self.stop();
+        self.set_flags(&mut self.queue.lock(), bindings::IB_XRC_SRQ_RING_ERROR);
     }
 
-    /// The device is gone. Sleeps, but not while a message is copied.
-    pub(super) fn device_removed(&self) {
-        self.stop();
-        // Without the lock, since delivery may be under way: it stops at the next message.
-        let _ = self
-            .ring
-            .store_release_u32(FLAGS, bindings::IB_XRC_SRQ_RING_ERROR);
+    fn set_flags(&self, queue: &mut Queue, flags: u32) {
+        if queue.flags != flags {
+            queue.flags = flags;
+            // The offset is right, so this cannot fail.
+            let _ = self.ring.store_release_u32(FLAGS, flags);
+        }
+    }
+
+    /// Whether there is a message to deliver. If not, userspace need not kick, unless the SRQ is
+    /// closed: its flags stay as they are.
+    fn has_messages(&self) -> bool {
+        let mut queue = self.queue.lock();
+
+        if queue.closed {
+            return false;
+        }
+        if queue.messages.is_empty() {
+            self.set_flags(&mut queue, 0);
+            return false;
+        }
+        true
     }
 
     /// Reads the next work request that userspace has posted. `EINVAL`: what it wrote makes no
@@ -251,30 +263,27 @@ impl SoftSrq {
     }
 
     /// Like [`Self::next_recv_wr`], and if there is none, has userspace kick once it posts one.
-    fn next_recv_wr_or_wait(&self, delivery: &mut Delivery) -> Result<Option<RecvWr>> {
+    fn next_recv_wr_or_wait(&self, delivery: &Delivery) -> Result<Option<RecvWr>> {
         if let Some(wr) = self.next_recv_wr(delivery)? {
             return Ok(Some(wr));
         }
 
-        self.set_flags(delivery, bindings::IB_XRC_SRQ_RING_NEED_KICK)?;
+        let mut queue = self.queue.lock();
+
+        if queue.closed {
+            return Ok(None);
+        }
+        self.set_flags(&mut queue, bindings::IB_XRC_SRQ_RING_NEED_KICK);
+        drop(queue);
         // Pairs with the barrier between posting and looking at the flag: either userspace sees
         // the flag, or this sees what it has posted.
         smp_mb(Full);
         self.next_recv_wr(delivery)
     }
 
-    fn set_flags(&self, delivery: &mut Delivery, flags: u32) -> Result {
-        if delivery.flags != flags {
-            delivery.flags = flags;
-            self.ring.store_release_u32(FLAGS, flags)?;
-        }
-        Ok(())
-    }
-
     /// Delivers one message. Returns whether to go on. `Err`: the SRQ is to be put in error.
     fn deliver_one(&self, delivery: &mut Delivery) -> Result<bool> {
-        if self.queue.lock().messages.is_empty() {
-            self.set_flags(delivery, 0)?;
+        if !self.has_messages() {
             return Ok(false);
         }
 
@@ -377,7 +386,7 @@ impl WorkItem for SoftSrq {
                 Ok(true) => {}
                 Ok(false) => break,
                 Err(_) => {
-                    this.fail(&mut delivery);
+                    this.fail();
                     break;
                 }
             }
