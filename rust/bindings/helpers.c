@@ -122,14 +122,32 @@ int ib_xrc_helper_ib_destroy_qp(struct ib_qp *qp)
 }
 
 /*
- * With a udata, though an empty one, the core resolves a RoCE destination. A driver may
- * look for the udata's bundle, so it is in one.
+ * The core resolves a RoCE destination of a modify for user QPs only, which a driver
+ * tells by the udata, so none may be made up. For an AH it does so for kernel QPs too.
  */
+static int resolve_destination(struct ib_pd *pd, struct rdma_ah_attr *attr)
+{
+	struct ib_ah *ah;
+
+	ah = rdma_create_user_ah(pd, attr, NULL);
+	if (IS_ERR(ah))
+		return PTR_ERR(ah);
+
+	rdma_destroy_ah(ah, RDMA_DESTROY_AH_SLEEPABLE);
+	return 0;
+}
+
 int ib_xrc_helper_ib_modify_qp(struct ib_qp *qp, struct ib_qp_attr *attr, int mask)
 {
-	struct uverbs_attr_bundle_hdr bundle = {};
+	int ret;
 
-	return ib_modify_qp_with_udata(qp, attr, mask, &bundle.driver_udata);
+	if ((mask & IB_QP_AV) && attr->ah_attr.type == RDMA_AH_ATTR_TYPE_ROCE) {
+		ret = resolve_destination(qp->pd, &attr->ah_attr);
+		if (ret)
+			return ret;
+	}
+
+	return ib_modify_qp(qp, attr, mask);
 }
 
 int ib_xrc_helper_ib_post_recv(struct ib_qp *qp, const struct ib_recv_wr *wr,
