@@ -70,7 +70,7 @@ pub(crate) struct Slot<'a, O>(pub(super) State<'a, O>);
 pub(super) enum State<'a, O> {
     Data(Data),
     New(Reservation<'a, O>),
-    Use(Use<O>),
+    Use(Use<'a, O>),
     /// To be destroyed, if it turns out that nothing is missing.
     Found(Found<'a, O>),
     Exclusive(Exclusive<'a, O>),
@@ -389,7 +389,7 @@ impl<O> NewHandle<'_, O> {
 pub(crate) struct Handle<T>(PhantomData<T>);
 
 impl<C: Context, T: FromObject<C::Object>> Attribute<C> for Handle<T> {
-    type Value<'a> = HandleUse<T, C::Object>;
+    type Value<'a> = HandleUse<'a, T, C::Object>;
 
     const KIND: Kind = Kind::Handle(Access::Read);
 
@@ -397,7 +397,7 @@ impl<C: Context, T: FromObject<C::Object>> Attribute<C> for Handle<T> {
         T::from_object(object).is_some()
     }
 
-    fn value(slot: Slot<'_, C::Object>) -> Result<HandleUse<T, C::Object>> {
+    fn value(slot: Slot<'_, C::Object>) -> Result<HandleUse<'_, T, C::Object>> {
         match slot.0 {
             State::Use(usage) => Ok(HandleUse {
                 object: T::from_object(&usage).ok_or(EINVAL)?.clone(),
@@ -409,12 +409,13 @@ impl<C: Context, T: FromObject<C::Object>> Attribute<C> for Handle<T> {
 }
 
 /// An object in use: until this is dropped, its handle is not destroyed.
-pub(crate) struct HandleUse<T, O> {
+pub(crate) struct HandleUse<'a, T, O> {
+    // Dropped before the use ends.
     object: T,
-    _usage: Use<O>,
+    _usage: Use<'a, O>,
 }
 
-impl<T, O> Deref for HandleUse<T, O> {
+impl<T, O> Deref for HandleUse<'_, T, O> {
     type Target = T;
 
     fn deref(&self) -> &T {

@@ -23,8 +23,7 @@ use kernel::{
         atomic::{
             Atomic,
             Full,
-            Relaxed,
-            Release, //
+            Relaxed, //
         },
         Arc,
         SpinLock,
@@ -145,35 +144,58 @@ impl<O: Clone> HandleTable<O> {
         }
     }
 
-    /// Looks a handle up, without using it yet.
+    /// Runs `f` with the entry of a handle, and the lock held.
     ///
     /// `EINVAL`: not a number that could be a handle (negative). `ENOENT`: no such handle.
-    pub(super) fn find(&self, id: i64) -> Result<Found<'_, O>> {
+    fn with_entry<R>(
+        &self,
+        id: i64,
+        f: impl FnOnce(u32, &Arc<Entry<O>>) -> Result<R>,
+    ) -> Result<R> {
         usize::try_from(id).map_err(|_| EINVAL)?;
 
         let id = u32::try_from(id).map_err(|_| ENOENT)?;
         let inner = self.inner.lock();
-        let entry = inner.objects.get(&id).ok_or(ENOENT)?.clone();
 
-        drop(inner);
-        Ok(Found {
-            table: self,
-            id,
-            entry,
+        f(id, inner.objects.get(&id).ok_or(ENOENT)?)
+    }
+
+    /// Looks a handle up, without using it yet.
+    ///
+    /// Errnos as for [`Self::get`], but for `EBUSY`.
+    pub(super) fn find(&self, id: i64, accepts: impl FnOnce(&O) -> bool) -> Result<Found<'_, O>> {
+        self.with_entry(id, |id, entry| {
+            if !accepts(&entry.object) {
+                return Err(EINVAL);
+            }
+            Ok(Found {
+                table: self,
+                id,
+                age: entry.age,
+            })
         })
     }
 
-    /// Uses the object of a handle.
+    /// Uses the object of a handle, with others.
     ///
-    /// `EINVAL`: not a number that could be a handle (negative). `ENOENT`: no such handle. `EBUSY`: a
-    /// call is taking it away.
-    pub(crate) fn get(&self, id: i64) -> Result<Use<O>> {
-        self.find(id)?.share()
+    /// `EINVAL`: not a number that could be a handle (negative), or not of an object that is
+    /// accepted. `ENOENT`: no such handle. `EBUSY`: a call is taking it away.
+    pub(crate) fn get(&self, id: i64, accepts: impl FnOnce(&O) -> bool) -> Result<Use<'_, O>> {
+        self.with_entry(id, |id, entry| {
+            if !accepts(&entry.object) {
+                return Err(EINVAL);
+            }
+            entry.update(Usage::share)?;
+            Ok(Use {
+                entry: entry.clone(),
+                _claim: Claim { table: self, id },
+            })
+        })
     }
 
     /// Takes all objects away, the newest first, when the file is released.
     ///
-    /// Does not look whether they are in use. No lock is held between two objects.
+    /// To be called when no call on the file is under way. No lock is held between two objects.
     pub(crate) fn take_all(&self) -> impl Iterator<Item = O> + '_ {
         core::iter::from_fn(|| {
             let mut guard = self.inner.lock();
@@ -244,40 +266,59 @@ impl<O> Reservation<'_, O> {
     }
 }
 
-/// A handle that was looked up.
+/// A handle that was looked up. It keeps nothing from being taken away.
 pub(super) struct Found<'a, O> {
     table: &'a HandleTable<O>,
     id: u32,
-    entry: Arc<Entry<O>>,
+    /// Tells the object from a later one of the same number.
+    age: u64,
 }
 
 impl<'a, O> Found<'a, O> {
-    pub(super) fn object(&self) -> &O {
-        &self.entry.object
-    }
-
-    /// Uses the object, with others. `EBUSY`: a call is taking it away.
-    pub(super) fn share(self) -> Result<Use<O>> {
-        self.entry.update(Usage::share)?;
-        Ok(Use { entry: self.entry })
-    }
-
-    /// Has the object alone. `EBUSY`: others use it.
+    /// Has the object alone. `EBUSY`: others use it, or it was taken away meanwhile.
     pub(super) fn exclude(self) -> Result<Exclusive<'a, O>> {
-        self.entry.update(Usage::exclude)?;
+        let Found { table, id, age } = self;
+        let inner = table.inner.lock();
+        let entry = inner.objects.get(&id).ok_or(EBUSY)?;
+
+        if entry.age != age {
+            return Err(EBUSY);
+        }
+        entry.update(Usage::exclude)?;
         Ok(Exclusive {
-            found: self,
-            removed: false,
+            entry: entry.clone(),
+            claim: Claim { table, id },
         })
     }
 }
 
-/// An object in use. Until this is dropped, its handle stays.
-pub(crate) struct Use<O> {
-    entry: Arc<Entry<O>>,
+/// A use of an object, shared or not, which keeps its handle; dropping this ends it.
+///
+/// References to the object which are taken for the use are given back before. So whoever has an
+/// object alone has the only one beside the table's, and when a handle is destroyed its object
+/// goes in that call and not later in another.
+struct Claim<'a, O> {
+    table: &'a HandleTable<O>,
+    id: u32,
 }
 
-impl<O> core::ops::Deref for Use<O> {
+impl<O> Drop for Claim<'_, O> {
+    fn drop(&mut self) {
+        if let Some(entry) = self.table.inner.lock().objects.get(&self.id) {
+            // Never fails.
+            let _ = entry.update(|usage| Ok(usage.release()));
+        }
+    }
+}
+
+/// An object in use. Until this is dropped, its handle stays.
+pub(crate) struct Use<'a, O> {
+    // Dropped in this order: see `Claim`.
+    entry: Arc<Entry<O>>,
+    _claim: Claim<'a, O>,
+}
+
+impl<O> core::ops::Deref for Use<'_, O> {
     type Target = O;
 
     fn deref(&self) -> &O {
@@ -285,56 +326,33 @@ impl<O> core::ops::Deref for Use<O> {
     }
 }
 
-impl<O> Drop for Use<O> {
-    fn drop(&mut self) {
-        // Never fails.
-        let _ = self.entry.update(|usage| Ok(usage.unshare()));
-    }
-}
-
 /// An object that no other call uses.
 pub(super) struct Exclusive<'a, O> {
-    found: Found<'a, O>,
-    removed: bool,
+    // Dropped in this order: see `Claim`.
+    entry: Arc<Entry<O>>,
+    claim: Claim<'a, O>,
 }
 
 impl<O> Exclusive<'_, O> {
     pub(super) fn object(&self) -> &O {
-        self.found.object()
+        &self.entry.object
     }
 
     /// Takes the handle away.
-    pub(super) fn remove(mut self) {
-        let Found { table, id, entry } = &self.found;
+    pub(super) fn remove(self) {
+        let Self { entry, claim } = self;
+        let Claim { table, id } = &claim;
         let mut guard = table.inner.lock();
         let inner = &mut *guard;
+        let taken = (
+            inner.objects.remove_node(id),
+            inner.ages.remove_node(&entry.age),
+        );
 
-        // Somebody may have taken all.
-        let is_there = inner
-            .objects
-            .get(id)
-            .is_some_and(|there| Arc::ptr_eq(there, entry));
-        let taken = if is_there {
-            inner.ids.release_id(*id as usize);
-            (
-                inner.objects.remove_node(id),
-                inner.ages.remove_node(&entry.age),
-            )
-        } else {
-            (None, None)
-        };
-
+        inner.ids.release_id(*id as usize);
+        // What is claimed is gone, and the number may soon be another's.
+        core::mem::forget(claim);
         drop(guard);
         drop(taken);
-        self.removed = true;
-    }
-}
-
-impl<O> Drop for Exclusive<'_, O> {
-    fn drop(&mut self) {
-        // Who has looked the handle up before it was taken away shall still get `EBUSY`.
-        if !self.removed {
-            self.found.entry.usage.store(Usage::NONE.0, Release);
-        }
     }
 }

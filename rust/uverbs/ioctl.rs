@@ -186,21 +186,13 @@ fn take<'a, C: Context>(
     data: Data,
     accepts: &fn(&C::Object) -> bool,
 ) -> Result<State<'a, C::Object>> {
-    let find = || {
-        let found = context.handles().find(data.attr.data_s64())?;
-
-        if accepts(found.object()) {
-            Ok(found)
-        } else {
-            Err(EINVAL)
-        }
-    };
+    let id = data.attr.data_s64();
 
     Ok(match kind {
         Kind::PtrIn { .. } | Kind::PtrOut { .. } => State::Data(data),
         Kind::RawFd => State::RawFd(i32::try_from(data.attr.data_s64()).map_err(|_| EINVAL)?),
-        Kind::Handle(Access::Read) => State::Use(find()?.share()?),
-        Kind::Handle(Access::Destroy) => State::Found(find()?),
+        Kind::Handle(Access::Read) => State::Use(context.handles().get(id, accepts)?),
+        Kind::Handle(Access::Destroy) => State::Found(context.handles().find(id, accepts)?),
         Kind::Handle(Access::New) => {
             let reservation = context.handles().reserve()?;
 

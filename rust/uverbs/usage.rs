@@ -38,9 +38,12 @@ impl Usage {
         }
     }
 
-    /// One less that shares the object.
-    pub(crate) const fn unshare(self) -> Self {
-        Self(self.0.saturating_sub(1))
+    /// Without one of those that share the object, or the one that has it alone.
+    pub(crate) const fn release(self) -> Self {
+        match self.0 {
+            ..=0 => Self::NONE,
+            n => Self(n - 1),
+        }
     }
 }
 
@@ -54,8 +57,8 @@ mod tests {
         let two = one.share().unwrap();
 
         assert_eq!(two.exclude(), Err(Errno::Busy));
-        assert_eq!(two.unshare(), one);
-        assert_eq!(one.unshare(), Usage::NONE);
+        assert_eq!(two.release(), one);
+        assert_eq!(one.release(), Usage::NONE);
     }
 
     #[test]
@@ -64,6 +67,7 @@ mod tests {
 
         assert_eq!(alone.share(), Err(Errno::Busy));
         assert_eq!(alone.exclude(), Err(Errno::Busy));
+        assert_eq!(alone.release(), Usage::NONE);
     }
 
     #[test]

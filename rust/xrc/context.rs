@@ -136,7 +136,7 @@ impl MiscDevice for Context {
         let (_, _gate) = this.enter()?;
         let handle = shared_memory::mmap_offset(vma) >> bindings::PAGE_SHIFT;
         let handle = i64::try_from(handle)?;
-        let object = this.handles.get(handle).map_err(|_| EINVAL)?;
+        let object = this.handles.get(handle, |_| true).map_err(|_| EINVAL)?;
 
         object.ring().ok_or(EINVAL)?.map_into(vma)
     }
