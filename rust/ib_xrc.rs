@@ -10,7 +10,7 @@ use crate::{
     xrc::{
         context::Context,
         registry::{
-            ModuleWorkqueue,
+            ModuleWorkqueues,
             XrcClient,
             REGISTRY, //
         }, //
@@ -39,7 +39,7 @@ struct IbXrc {
     _chardev: chardev::Registration<Context>,
     #[pin]
     _client: ClientRegistration<XrcClient>,
-    _workqueue: ModuleWorkqueue,
+    _workqueues: ModuleWorkqueues,
 }
 
 impl kernel::InPlaceModule for IbXrc {
@@ -49,7 +49,7 @@ impl kernel::InPlaceModule for IbXrc {
 
         // Made in the order of the dependencies, which is not that of the fields.
         try_pin_init!(Self {
-            _workqueue: ModuleWorkqueue::new()?,
+            _workqueues: ModuleWorkqueues::new()?,
             _client <- ClientRegistration::new(),
             _chardev <- chardev::Registration::register(chardev::Options {
                 name: c"ib_xrc",

@@ -154,14 +154,14 @@ pub(crate) fn create<T: AnonFile>(object: Arc<T>) -> Result<NewFile> {
 
 /// The object of the file which the caller's descriptor `fd` refers to.
 ///
-/// `EBADF`: not an open descriptor. `EINVAL`: one of something other than a `T`.
+/// `EBADF`: not an open descriptor, or one of something other than a `T` (as uverbs answers).
 pub(crate) fn from_fd<T: AnonFile>(fd: i32) -> Result<Arc<T>> {
     // CAST: A negative number becomes a large one, which is never open.
     let file = LocalFile::fget(fd as u32)?;
 
     // SAFETY: We hold the file. Its operations are set for good when a descriptor refers to it.
     if unsafe { (*file.as_ptr()).f_op } != &raw const OPERATIONS.0 {
-        return Err(EINVAL);
+        return Err(EBADF);
     }
 
     // SAFETY: These are our operations, so the private data is a `Private`, which lives until
@@ -169,7 +169,7 @@ pub(crate) fn from_fd<T: AnonFile>(fd: i32) -> Result<Arc<T>> {
     let private = unsafe { &*(*file.as_ptr()).private_data.cast::<Private>() };
 
     if private.type_id != TypeId::of::<T>() {
-        return Err(EINVAL);
+        return Err(EBADF);
     }
 
     let object = Arc::into_raw(private.object.clone()).cast::<T>();

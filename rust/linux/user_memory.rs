@@ -54,7 +54,7 @@ impl UserMemory {
     /// It is as if the process wrote to the memory: pages are faulted in, copied on write and
     /// marked dirty; what it may not write to, and device memory, is refused. `EFAULT` says that
     /// some part could not be written, and parts before may have been, or that the process has
-    /// exited.
+    /// exited. `EBUSY`: the process has held the lock of its address space for two seconds.
     ///
     /// Sleeps, but never for userspace, neither for the process nor for another:
     ///
@@ -80,7 +80,7 @@ impl UserMemory {
         let mm = MmWithUser::into_mmput_async(mm);
 
         while !data.is_empty() {
-            let lock = lock_bounded(&mm).ok_or(EFAULT)?;
+            let lock = lock_bounded(&mm).ok_or(EBUSY)?;
             let pages = Pinned::pin(&lock, &mm, addr, data.len())?;
 
             // Others may want the lock, and copying does not need it.

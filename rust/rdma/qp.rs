@@ -233,11 +233,6 @@ impl<H: QpHandler> Qp<H> {
         &self.queue
     }
 
-    /// See [`RecvQueue::post_new`].
-    pub(crate) fn post_new(&self) -> Result {
-        self.queue.post_new()
-    }
-
     fn check(&self, gate: &GateGuard<'_>) -> Result {
         if !gate.is_inside(self.live.device().gate()) {
             return Err(EINVAL);
@@ -268,25 +263,31 @@ impl<H: QpHandler> Qp<H> {
 
         if next == Some(bindings::IB_QPS_RESET) {
             self.queue.set_open(false);
-            if !self.queue.is_drained() {
-                let mut error = bindings::ib_qp_attr {
-                    qp_state: bindings::IB_QPS_ERR,
-                    ..Default::default()
-                };
-                let drained = self
-                    .modify_raw(&mut error, QpAttrMask::STATE)
-                    .and_then(|()| self.wait_drained(gate));
-                if let Err(e) = drained {
-                    self.queue.set_open(true);
-                    return Err(e);
-                }
-            }
+            self.flush(gate)
+                .and_then(|()| self.modify_raw(&mut raw, mask))
+                .inspect_err(|_| self.queue.set_open(true))?;
+            return Ok(());
         }
         self.modify_raw(&mut raw, mask)?;
         if next == Some(bindings::IB_QPS_INIT) {
             self.queue.set_open(true);
         }
         Ok(())
+    }
+
+    /// Gets all posted buffers back, through ERR.
+    fn flush(&self, gate: &GateGuard<'_>) -> Result {
+        if self.queue.is_drained() {
+            return Ok(());
+        }
+
+        let mut error = bindings::ib_qp_attr {
+            qp_state: bindings::IB_QPS_ERR,
+            ..Default::default()
+        };
+
+        self.modify_raw(&mut error, QpAttrMask::STATE)?;
+        self.wait_drained(gate)
     }
 
     fn wait_drained(&self, gate: &GateGuard<'_>) -> Result {

@@ -4,7 +4,10 @@
 
 use core::{ptr::NonNull, slice};
 
-use kernel::prelude::*;
+use kernel::{
+    alloc::Flags,
+    prelude::*, //
+};
 
 use crate::bindings;
 
@@ -44,9 +47,9 @@ unsafe impl Sync for RecvBuffer {}
 
 impl RecvBuffer {
     /// Allocates a buffer. May sleep.
-    pub(crate) fn new() -> Result<Self> {
-        let data = KBox::<Data>::zeroed(GFP_KERNEL)?;
-        let slot = KBox::new_uninit(GFP_KERNEL)?;
+    pub(crate) fn new(flags: Flags) -> Result<Self> {
+        let data = KBox::<Data>::zeroed(flags)?;
+        let slot = KBox::new_uninit(flags)?;
         let slot = slot.write(Slot {
             cqe: bindings::ib_cqe { done: None },
             index: 0,

@@ -138,16 +138,6 @@ impl RecvQueue {
         })
     }
 
-    /// Allocates a buffer and posts it. Process context, may sleep.
-    pub(crate) fn post_new(&self) -> Result {
-        self.post(RecvBuffer::new()?)
-    }
-
-    /// How many buffers are posted and have not completed.
-    pub(crate) fn posted(&self) -> usize {
-        self.inner.lock().posted.len()
-    }
-
     /// Whether no buffer is posted and no completion of one is being handled.
     pub(super) fn is_drained(&self) -> bool {
         let inner = self.inner.lock();

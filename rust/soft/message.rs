@@ -46,7 +46,7 @@ impl_list_item! {
 }
 
 impl Message {
-    /// Makes a message. On failure the buffer goes back to the QP if it `holds_back`. Sleeps.
+    /// Makes a message. `ENOMEM`: the buffer is freed, and the QP must be put in error. Sleeps.
     pub(super) fn new(
         buffer: RecvBuffer,
         envelope: Envelope,
@@ -64,7 +64,8 @@ impl Message {
                 holds_back,
                 links <- ListLinks::new(),
             }),
-            GFP_KERNEL,
+            // Small, and not to wait for: see `replace` of the TGT QP.
+            GFP_ATOMIC | __GFP_NOWARN,
         )
     }
 
@@ -122,7 +123,7 @@ impl PinnedDrop for Message {
 
         if *this.holds_back {
             if let Some(buffer) = this.buffer.take() {
-                this.receiver.give_back(buffer);
+                this.receiver.give_back(buffer, *this.connection);
             }
         }
     }

@@ -186,20 +186,21 @@ impl SoftSrq {
         Some(message)
     }
 
-    /// Takes no more messages, and drops those that wait. Sleeps, but not while a message is
-    /// copied.
-    fn stop(&self) {
+    /// Takes no more messages, and drops those that wait after `f` has seen them. Sleeps, but not
+    /// while a message is copied.
+    fn stop(&self, f: impl Fn(&Message)) {
         self.queue.lock().closed = true;
         while let Some(message) = self.pop_message() {
-            drop(message);
+            f(&message);
         }
         self.domain.remove_srq(self.num.get());
     }
 
-    /// Puts the SRQ in error, for good: it made no sense, or the device is gone. Sleeps, but not
-    /// while a message is copied.
+    /// Puts the SRQ in error, for good: what was posted made no sense, or the device is gone.
+    /// Sleeps, but not while a message is copied.
     pub(super) fn fail(&self) {
-        self.stop();
+        // Their senders think that they arrived.
+        self.stop(Message::refuse);
         self.set_flags(&mut self.queue.lock(), bindings::IB_XRC_SRQ_RING_ERROR);
     }
 
@@ -293,7 +294,10 @@ impl SoftSrq {
         let Some(message) = self.pop_message() else {
             return Ok(false);
         };
-        let status = self.scatter(&wr, message.payload());
+        // An owner that holds up each message for as long as it can is not waited for again.
+        let status = self
+            .scatter(&wr, message.payload())
+            .inspect_err(|_| message.refuse())?;
         let failed = status != bindings::IB_WC_SUCCESS;
         let mut cqe = message.completion();
 
@@ -320,24 +324,27 @@ impl SoftSrq {
         Ok(true)
     }
 
-    /// Copies a message into the buffers of a work request.
-    fn scatter(&self, wr: &RecvWr, mut payload: &[u8]) -> bindings::ib_wc_status {
+    /// Copies a message into the buffers of a work request. Returns the status of its completion.
+    /// `EBUSY`: the owner keeps its memory locked.
+    fn scatter(&self, wr: &RecvWr, mut payload: &[u8]) -> Result<bindings::ib_wc_status> {
         let sges = wr.sges.iter().take(wr.num_sge);
         let room: u64 = sges.clone().map(|sge| u64::from(sge.length)).sum();
 
         if room < payload.len() as u64 {
-            return bindings::IB_WC_LOC_LEN_ERR;
+            return Ok(bindings::IB_WC_LOC_LEN_ERR);
         }
         for sge in sges {
             let len = payload.len().min(sge.length as usize);
             let (now, later) = payload.split_at(len);
 
-            if self.memory.write(sge.addr, now).is_err() {
-                return bindings::IB_WC_LOC_PROT_ERR;
+            match self.memory.write(sge.addr, now) {
+                Ok(()) => {}
+                Err(error) if error == EBUSY => return Err(error),
+                Err(_) => return Ok(bindings::IB_WC_LOC_PROT_ERR),
             }
             payload = later;
         }
-        bindings::IB_WC_SUCCESS
+        Ok(bindings::IB_WC_SUCCESS)
     }
 }
 
@@ -363,11 +370,15 @@ impl Srq for SoftSrq {
         let domain = self.domain.clone();
 
         // If the work is queued already it will do.
-        let _ = domain.services().workqueue().enqueue::<Arc<Self>, 0>(self);
+        let _ = domain
+            .services()
+            .workqueues()
+            .delivery()
+            .enqueue::<Arc<Self>, 0>(self);
     }
 
     fn close(&self) {
-        self.stop();
+        self.stop(|_| {});
         // Once this returns the kernel writes no more to the owner's memory.
         drop(self.delivery.lock());
     }

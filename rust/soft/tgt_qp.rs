@@ -68,13 +68,16 @@ impl SoftTgtQp {
 }
 
 impl SoftTgtQp {
-    /// Posts as many buffers as the QP takes, so one that a message gives back later
-    /// is freed. Sleeps.
+    /// Posts as many buffers as the QP takes. Sleeps.
     fn fill(&self) -> Result {
-        while self.qp.queue().posted() < RECV_WR as usize {
-            self.qp.post_new()?;
+        loop {
+            match self.qp.queue().post(RecvBuffer::new(GFP_KERNEL_ACCOUNT)?) {
+                Ok(()) => {}
+                // Messages of an earlier connection give buffers back meanwhile.
+                Err(error) if error == ENOSPC => return Ok(()),
+                Err(error) => return Err(error),
+            }
         }
-        Ok(())
     }
 }
 
@@ -108,6 +111,13 @@ impl TgtQp for SoftTgtQp {
     }
 }
 
+/// Posts a buffer in place of one that was filled.
+///
+/// It must not wait for memory: what writes memory back may need the workqueue that this runs in.
+fn replace(queue: &RecvQueue) -> Result {
+    queue.post(RecvBuffer::new(GFP_NOWAIT | __GFP_NOWARN)?)
+}
+
 /// Where the messages of a TGT QP arrive.
 pub(super) struct Receiver {
     domain: Arc<SoftDomain>,
@@ -127,11 +137,16 @@ impl Receiver {
         self.qp.as_ref().map_or(0, |&(num, _)| num)
     }
 
-    /// Posts a buffer again which a waiting message has held back. Sleeps.
-    pub(super) fn give_back(&self, buffer: RecvBuffer) {
+    /// Posts a buffer again which a waiting message of this connection has held back. Sleeps.
+    pub(super) fn give_back(&self, buffer: RecvBuffer, connection: u32) {
         if let Some((_, queue)) = self.qp.as_ref() {
-            // A QP that takes none any more needs none.
-            let _ = queue.post(buffer);
+            match queue.post(buffer) {
+                Ok(()) => {}
+                // A QP that takes none any more needs none.
+                Err(error) if error == ENOTCONN || error == ENOSPC => {}
+                // With a buffer less for good it might some day have none.
+                Err(_) => self.target.clone().refused(connection),
+            }
         }
     }
 
@@ -153,7 +168,7 @@ impl Receiver {
         // The buffer is replaced at once, so that the sender can go on, unless there wait too
         // many messages already: then the QP has one buffer less until this one is delivered, and
         // when it has none left the sender is held by RNR.
-        let holds_back = srq.is_full() || queue.post_new().is_err();
+        let holds_back = srq.is_full() || replace(queue).is_err();
         let message = Message::new(buffer, envelope, self.clone(), holds_back)?;
 
         srq.enqueue(message)

@@ -166,7 +166,8 @@ impl AnonFile for CompChannel {
             }
         };
 
-        // Copying may sleep, and may fail: then the event waits on.
+        // Copying may sleep. If it fails the event is lost, as uverbs' is: its CQ may be gone by
+        // then.
         drop(state);
 
         let desc = bindings::ib_uverbs_comp_event_desc {
@@ -174,8 +175,6 @@ impl AnonFile for CompChannel {
         };
 
         if iov.copy_to_iter(AsBytes::as_bytes(&desc)) != size {
-            self.state.lock().pending.push_front(event);
-            self.readers.notify_all();
             return Err(EFAULT);
         }
 

@@ -17,12 +17,9 @@ use kernel::{
 
 use crate::{
     bindings,
-    linux::{
-        inode::{
-            InodeKey,
-            InodeRef, //
-        },
-        workqueue::Workqueue, //
+    linux::inode::{
+        InodeKey,
+        InodeRef, //
     },
     rdma::{
         device::Device,
@@ -34,22 +31,23 @@ use super::{
     backend::Backend,
     domain::Domain,
     removal::RemovalListeners,
-    srq_num::SrqNums, //
+    srq_num::SrqNums,
+    workqueues::Workqueues, //
 };
 
 /// What every object of a device may need.
 pub(crate) struct Services {
     device: Arc<Device>,
-    workqueue: Arc<Workqueue>,
+    workqueues: Arc<Workqueues>,
     srq_nums: Arc<SrqNums>,
     removal: Arc<RemovalListeners>,
 }
 
 impl Services {
-    fn new(device: Arc<Device>, workqueue: Arc<Workqueue>) -> Result<Arc<Self>> {
+    fn new(device: Arc<Device>, workqueues: Arc<Workqueues>) -> Result<Arc<Self>> {
         let services = Self {
             device,
-            workqueue,
+            workqueues,
             srq_nums: Arc::pin_init(SrqNums::new(), GFP_KERNEL)?,
             removal: Arc::pin_init(RemovalListeners::new(), GFP_KERNEL)?,
         };
@@ -63,8 +61,8 @@ impl Services {
     }
 
     /// Where work runs that its cause cannot wait for; drained before the module goes.
-    pub(crate) fn workqueue(&self) -> &Workqueue {
-        &self.workqueue
+    pub(crate) fn workqueues(&self) -> &Workqueues {
+        &self.workqueues
     }
 
     /// The SRQ numbers in use.
@@ -119,8 +117,8 @@ pub(crate) struct XrcDevice<B: Backend> {
 
 impl<B: Backend> XrcDevice<B> {
     /// A device without domains. Sleeps.
-    pub(crate) fn new(device: Arc<Device>, workqueue: Arc<Workqueue>) -> Result<Arc<Self>> {
-        let services = Services::new(device, workqueue)?;
+    pub(crate) fn new(device: Arc<Device>, workqueues: Arc<Workqueues>) -> Result<Arc<Self>> {
+        let services = Services::new(device, workqueues)?;
 
         Arc::pin_init(
             pin_init!(Self {

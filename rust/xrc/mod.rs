@@ -18,3 +18,4 @@ pub(crate) mod removal;
 pub(crate) mod srq_num;
 mod tgt_qp;
 mod users;
+pub(crate) mod workqueues;

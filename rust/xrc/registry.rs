@@ -12,7 +12,6 @@ use kernel::{
 
 use crate::{
     bindings,
-    linux::workqueue::Workqueue,
     rdma::{
         client::Client,
         device::Device, //
@@ -20,12 +19,15 @@ use crate::{
     soft::Soft, //
 };
 
-use super::device::XrcDevice;
+use super::{
+    device::XrcDevice,
+    workqueues::Workqueues, //
+};
 
-/// The devices of the module, in the order in which they came, and its workqueue.
+/// The devices of the module, in the order in which they came, and its workqueues.
 pub(crate) struct Registry {
     devices: KVec<Arc<XrcDevice<Soft>>>,
-    workqueue: Option<Arc<Workqueue>>,
+    workqueues: Option<Arc<Workqueues>>,
 }
 
 global_lock! {
@@ -33,32 +35,36 @@ global_lock! {
     // device, and nothing else leads here.
     pub(crate) unsafe(uninit) static REGISTRY: Mutex<Registry> = Registry {
         devices: KVec::new(),
-        workqueue: None,
+        workqueues: None,
     };
 }
 
-/// The module's workqueue, which goes with the module.
-pub(crate) struct ModuleWorkqueue(Arc<Workqueue>);
+/// The module's workqueues, which go with the module.
+pub(crate) struct ModuleWorkqueues(Arc<Workqueues>);
 
-impl ModuleWorkqueue {
-    /// Makes the workqueue that devices to come will use. Sleeps.
+impl ModuleWorkqueues {
+    /// Makes the workqueues that devices to come will use. Sleeps.
     pub(crate) fn new() -> Result<Self> {
-        let workqueue = Arc::new(Workqueue::new(c"ib_xrc")?, GFP_KERNEL)?;
+        let workqueues = Arc::new(Workqueues::new()?, GFP_KERNEL)?;
 
-        REGISTRY.lock().workqueue = Some(workqueue.clone());
-        Ok(Self(workqueue))
+        REGISTRY.lock().workqueues = Some(workqueues.clone());
+        Ok(Self(workqueues))
     }
 }
 
-impl Drop for ModuleWorkqueue {
+impl Drop for ModuleWorkqueues {
     fn drop(&mut self) {
-        // Items keep what they work on, and that keeps the workqueue: they must be gone before the
+        // Items keep what they work on, and that keeps the workqueues: they must be gone before the
         // last reference is given back here, since a workqueue cannot be destroyed from itself.
         self.0.drain();
 
-        let registered = REGISTRY.lock().workqueue.take();
+        // A static is never dropped: what it has is to be freed here.
+        let mut registry = REGISTRY.lock();
+        let devices = core::mem::replace(&mut registry.devices, KVec::new());
+        let workqueues = registry.workqueues.take();
 
-        drop(registered);
+        drop(registry);
+        drop((devices, workqueues));
     }
 }
 
@@ -123,8 +129,8 @@ impl Client for XrcClient {
     const NAME: &'static CStr = c"ib_xrc";
 
     fn add(device: &Arc<Device>) -> Result<Arc<Self::Data>> {
-        let workqueue = REGISTRY.lock().workqueue.clone().ok_or(ENODEV)?;
-        let xrc_device = XrcDevice::new(device.clone(), workqueue)?;
+        let workqueues = REGISTRY.lock().workqueues.clone().ok_or(ENODEV)?;
+        let xrc_device = XrcDevice::new(device.clone(), workqueues)?;
 
         REGISTRY
             .lock()

@@ -166,7 +166,13 @@ impl<B: Backend> TgtQp<B> {
 
         let dest_qp_num = attr.dest_qp_num();
 
-        qp.modify(gate, Transition { from, to, mask }, attr)?;
+        if let Err(error) = qp.modify(gate, Transition { from, to, mask }, attr) {
+            if from == QpState::Reset {
+                // Buffers that were posted on the way have been flushed.
+                self.entered(QpState::Reset);
+            }
+            return Err(error);
+        }
         if mask.contains(QpAttrMask::DEST_QPN) {
             self.dest_qp_num.store(dest_qp_num, Relaxed);
         }
@@ -299,12 +305,17 @@ impl<B: Backend> Target for TgtQp<B> {
 
     fn refused(self: Arc<Self>, connection: u32) {
         self.refused_msgs.add(1u64, Relaxed);
+        // A RESET that comes after this is seen by the work.
+        if connection != self.connection() {
+            return;
+        }
         self.refused.store(connection, Relaxed);
         // If the work is queued already it will do.
         let _ = self
             .services
             .clone()
-            .workqueue()
+            .workqueues()
+            .errors()
             .enqueue::<Arc<Self>, 0>(self);
     }
 }
@@ -330,7 +341,14 @@ impl<B: Backend> WorkItem for TgtQp<B> {
                 ..Default::default()
             };
 
-            let _ = this.modify_locked(qp, &gate, &attr);
+            if let Err(error) = this.modify_locked(qp, &gate, &attr) {
+                pr_err!(
+                    "cannot put QP {} in the error state: {:?}\n",
+                    this.num(),
+                    error
+                );
+                this.failed();
+            }
         }
     }
 }

@@ -385,7 +385,7 @@ enum ib_xrc_cq_create_attrs {
 	IB_XRC_ATTR_CQ_CREATE_CQE,
 	/* ? in u64: what completion events carry; 0 if not given */
 	IB_XRC_ATTR_CQ_CREATE_USER_HANDLE,
-	/* ? raw fd: a completion channel made by this file (else EINVAL, EBADF) */
+	/* ? raw fd: a completion channel that was made by this file (else EBADF) */
 	IB_XRC_ATTR_CQ_CREATE_COMP_CHANNEL,
 	/* out struct ib_xrc_ring_info: struct ib_xrc_cq_ring */
 	IB_XRC_ATTR_CQ_CREATE_RESP_RING,

@@ -65,13 +65,16 @@ uverbs::method! {
 }
 
 fn query(ctx: &Context, args: QueryContext<'_>) -> Result {
-    let (xrc_device, _gate) = ctx.enter()?;
+    let (xrc_device, gate) = ctx.enter()?;
+    let info = xrc_device.info();
+    let soft_limits = Soft::limits(xrc_device.device());
 
+    drop(gate);
     if let Some(device) = &args.device {
-        device.write(&xrc_device.info())?;
+        device.write(&info)?;
     }
     if let Some(limits) = &args.limits {
-        limits.write(&Soft::limits(xrc_device.device()))?;
+        limits.write(&soft_limits)?;
     }
     Ok(())
 }

@@ -44,7 +44,7 @@ uverbs::method! {
 }
 
 fn create(ctx: &Context, args: Create<'_>) -> Result {
-    let (xrc_device, _gate) = ctx.enter()?;
+    let (xrc_device, gate) = ctx.enter()?;
 
     if args.cqe == 0 || args.cqe > Soft::limits(xrc_device.device()).max_cqe {
         return Err(EINVAL);
@@ -55,7 +55,7 @@ fn create(ctx: &Context, args: Create<'_>) -> Result {
             let channel = anon_file::from_fd::<CompChannel>(fd)?;
 
             if channel.owner() != ctx.id() {
-                return Err(EINVAL);
+                return Err(EBADF);
             }
             Some(CompChannel::notifier(
                 channel,
@@ -66,6 +66,7 @@ fn create(ctx: &Context, args: Create<'_>) -> Result {
     };
     let cq = CqHandle::<Soft>::new(xrc_device.services(), args.cqe, notifier)?;
 
+    drop(gate);
     args.ring
         .write(&cq.cq().ring_info(mmap_offset(&args.handle)))?;
     args.handle.commit(Object::Cq(cq));

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! The methods of the ABI, a table for each.
+//!
+//! A handler leaves the gate before it writes to memory of the caller: that may be a file whose pages
+//! another process provides, or does not, and removal waits for everybody inside.
 
 use crate::{
     bindings,

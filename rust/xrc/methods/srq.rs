@@ -66,6 +66,7 @@ fn create(ctx: &Context, args: Create<'_>) -> Result {
     };
     let srq = SrqHandle::new(&gate, &args.xrcd, &args.cq, attr)?;
 
+    drop(gate);
     args.srq_num.write(&srq.srq().num())?;
     args.ring
         .write(&srq.srq().ring_info(mmap_offset(&args.handle)))?;

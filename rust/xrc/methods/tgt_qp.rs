@@ -45,6 +45,7 @@ fn create(ctx: &Context, args: Create<'_>) -> Result {
     let registration = Registration::create(args.xrcd.domain(), &gate)?;
     let handle = TgtQpHandle::new(registration, &args.xrcd)?;
 
+    drop(gate);
     args.qp_num.write(&handle.registration().tgt_qp().num())?;
     args.handle.commit(Object::TgtQp(handle));
     Ok(())
@@ -139,11 +140,18 @@ fn query(ctx: &Context, args: Query<'_>) -> Result {
     let (_, gate) = ctx.enter()?;
     let named = Named::new(args.handle.as_deref(), args.xrcd.as_deref(), args.qp_num)?;
 
-    if let Some(attr) = &args.attr {
-        attr.write(&named.tgt_qp.query(&gate)?)?;
+    let queried = match &args.attr {
+        Some(slot) => Some((slot, named.tgt_qp.query(&gate)?)),
+        None => None,
+    };
+    let info = named.domain.tgt_qp_info(&named.tgt_qp);
+
+    drop(gate);
+    if let Some((slot, attr)) = queried {
+        slot.write(&attr)?;
     }
-    if let Some(info) = &args.info {
-        info.write(&named.domain.tgt_qp_info(&named.tgt_qp))?;
+    if let Some(slot) = &args.info {
+        slot.write(&info)?;
     }
     Ok(())
 }
@@ -168,6 +176,7 @@ fn connect(ctx: &Context, args: Connect<'_>) -> Result {
     let named = Named::new(args.handle.as_deref(), args.xrcd.as_deref(), args.qp_num)?;
     let (result, state) = named.tgt_qp.connect(&gate, &args.attr);
 
+    drop(gate);
     // Transitions cannot be taken back, so their outcome is worth more than a bad pointer.
     let written = match &args.state {
         Some(slot) => slot.write(&state.raw()),

@@ -71,10 +71,11 @@ uverbs::method! {
 }
 
 fn query(ctx: &Context, args: Query<'_>) -> Result {
-    let (_, _gate) = ctx.enter()?;
+    let (_, gate) = ctx.enter()?;
     let mut info = args.handle.domain().info();
 
     info.handles = args.handle.handle().count();
+    drop(gate);
     args.info.write(&info)
 }
 
@@ -93,10 +94,11 @@ uverbs::method! {
 }
 
 fn list_tgt_qps(ctx: &Context, args: ListTgtQps<'_>) -> Result {
-    let (_, _gate) = ctx.enter()?;
+    let (_, gate) = ctx.enter()?;
     let capacity = args.tgt_qps.as_ref().map_or(0, OutArraySlot::capacity);
     let (infos, count) = args.handle.domain().list_tgt_qps(args.after, capacity)?;
 
+    drop(gate);
     if let Some(tgt_qps) = &args.tgt_qps {
         tgt_qps.write(&infos)?;
     }
