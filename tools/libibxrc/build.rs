@@ -47,6 +47,7 @@ fn main() {
         .write_to_file(out.join("verbs.rs"))
         .expect("OUT_DIR is writable");
 
+    println!("cargo::rerun-if-changed=build.rs");
     for dir in [uapi.join("rdma"), include.join("infiniband")] {
         println!("cargo::rerun-if-changed={}", dir.display());
     }
