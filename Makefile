@@ -45,8 +45,8 @@ test:
 check:
 	@scripts/check
 
-# Root and kernel are not looked for again once they are in the cache; this
-# does, and makes them anew if the mirror has something newer.
+# What the mirror has is not looked at again once root and kernel are in the
+# cache; this makes them anew from it.
 update:
 	@scripts/update
 
@@ -68,7 +68,7 @@ help:
 #? make shell           the same, interactive
 #? make KDIR=dir        build the module against another kernel tree
 #? make install         install module and tools; DESTDIR= PREFIX=/usr/local
-#? make update          look for a newer kernel and newer packages
+#? make update          take the newest kernel and packages of the mirror
 #? make clean           remove what was built (build/)
 #?
 #? What is prepared is kept in ~/.cache/ib_xrc, or where IBXRC_CACHE says. The

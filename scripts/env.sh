@@ -9,7 +9,9 @@ if [[ ! ${IBXRC_ROOT:-} ]]; then
 	check_host
 	s=$TOP/scripts
 
-	k=$(key "$s/make-root" "$s/root.packages" "$(cat "$CACHE/updated" 2>/dev/null)")
+	# The last "make update".
+	updated=${IBXRC_UPDATE:-$(cat "$CACHE/updated" 2>/dev/null || true)}
+	k=$(key "$s/make-root" "$s/root.packages" "$updated")
 	entry root "$k" "Debian root (trixie)" "$s/make-root"
 	export IBXRC_ROOT=$ENTRY
 
