@@ -5,7 +5,11 @@
 use std::{
     io::{BufRead, BufReader, Write},
     process::{Child, ChildStdin, Command, ExitStatus, Stdio},
-    sync::mpsc::{self, Receiver, RecvTimeoutError},
+    sync::{
+        atomic::{AtomicBool, Ordering},
+        mpsc::{self, Receiver, RecvTimeoutError},
+        Arc, Mutex, MutexGuard, PoisonError,
+    },
     thread,
     time::{Duration, Instant},
 };
@@ -14,6 +18,14 @@ use anyhow::{anyhow, bail, Context, Result};
 
 use crate::protocol::{Order, Report};
 
+/// The first process of all that failed, and why: those that wait for another one
+/// would wait in vain.
+static CASUALTY: Mutex<Option<String>> = Mutex::new(None);
+
+fn casualty() -> MutexGuard<'static, Option<String>> {
+    CASUALTY.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// A running process. It is killed when it is dropped.
 pub struct Process {
     name: &'static str,
@@ -21,6 +33,8 @@ pub struct Process {
     orders: Option<ChildStdin>,
     reports: Receiver<Report>,
     patience: Duration,
+    /// Told when it may exit.
+    dismissed: Arc<AtomicBool>,
 }
 
 impl Process {
@@ -39,14 +53,25 @@ impl Process {
             .take()
             .ok_or_else(|| anyhow!("process {name} has no output"))?;
         let (sender, reports) = mpsc::channel();
+        let dismissed = Arc::new(AtomicBool::new(false));
+        let may_exit = dismissed.clone();
         // It ends with the output of the process.
         thread::spawn(move || {
+            let fell = |why: String| {
+                casualty().get_or_insert(why);
+            };
             for line in BufReader::new(stdout).lines().map_while(Result::ok) {
-                let report = serde_json::from_str(&line)
-                    .unwrap_or_else(|_| Report::Failed(format!("it said {line:?}")));
-                if sender.send(report).is_err() {
-                    break;
+                match serde_json::from_str(&line) {
+                    Ok(Report::Failed(why)) => fell(format!("process {name} says: {why}")),
+                    Err(_) => fell(format!("process {name} said {line:?}")),
+                    Ok(report) => {
+                        // If nobody waits for it the story is over.
+                        let _ = sender.send(report);
+                    }
                 }
+            }
+            if !may_exit.load(Ordering::Acquire) {
+                fell(format!("process {name} died"));
             }
         });
         Ok(Process {
@@ -55,6 +80,7 @@ impl Process {
             orders,
             reports,
             patience,
+            dismissed,
         })
     }
 
@@ -70,27 +96,31 @@ impl Process {
         let Some(orders) = &mut self.orders else {
             bail!("process {} takes no orders any more", self.name);
         };
-        if orders.write_all(line.as_bytes()).is_err() {
-            // It must have said why.
-            self.report()?;
-            bail!("process {} is gone", self.name);
-        }
+        // If it is gone there will be no report.
+        let _ = orders.write_all(line.as_bytes());
         Ok(())
     }
 
-    /// Waits for its report.
+    /// Waits for its report. Any process that fails is an error.
     pub fn report(&mut self) -> Result<Report> {
-        match self.reports.recv_timeout(self.patience) {
-            Ok(Report::Failed(why)) => bail!("process {} says: {why}", self.name),
-            Ok(report) => Ok(report),
-            Err(RecvTimeoutError::Timeout) => bail!(
-                "process {} did not answer in {} s",
-                self.name,
-                self.patience.as_secs()
-            ),
-            Err(RecvTimeoutError::Disconnected) => {
-                let status = self.child.wait()?;
-                bail!("process {} died ({status})", self.name)
+        const TICK: Duration = Duration::from_millis(100);
+        let deadline = Instant::now() + self.patience;
+        loop {
+            match self.reports.recv_timeout(TICK) {
+                Ok(report) => return Ok(report),
+                Err(RecvTimeoutError::Timeout) => (),
+                // Its output has ended, but the reader may not have said so yet.
+                Err(RecvTimeoutError::Disconnected) => thread::sleep(TICK),
+            }
+            if let Some(why) = casualty().take() {
+                bail!(why);
+            }
+            if Instant::now() > deadline {
+                bail!(
+                    "process {} did not answer in {} s",
+                    self.name,
+                    self.patience.as_secs()
+                );
             }
         }
     }
@@ -102,11 +132,13 @@ impl Process {
 
     /// Lets it exit, and waits until it has.
     pub fn exit(mut self) -> Result<()> {
+        self.dismissed.store(true, Ordering::Release);
         self.orders = None;
         let status = self.wait()?;
+        if let Some(why) = casualty().take() {
+            bail!(why);
+        }
         if !status.success() {
-            // It may have told.
-            self.report()?;
             bail!("process {} failed ({status})", self.name);
         }
         Ok(())

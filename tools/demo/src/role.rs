@@ -9,6 +9,7 @@ use std::{
 };
 
 use anyhow::{Context, Result};
+use rustix::process::{set_parent_process_death_signal, Signal};
 
 use crate::protocol::{Order, Report};
 
@@ -34,6 +35,8 @@ pub fn play<R: Role>(start: impl FnOnce() -> Result<R>) -> ExitCode {
 }
 
 fn live<R: Role>(start: impl FnOnce() -> Result<R>) -> Result<()> {
+    // Whatever we are doing when the story is killed, nobody waits for it.
+    set_parent_process_death_signal(Some(Signal::KILL))?;
     let mut role = start()?;
     tell(&role.ready())?;
     for line in io::stdin().lock().lines() {

@@ -19,7 +19,7 @@ pub struct IniQpAttr {
     pub psn: u32,
     /// How long it waits for an acknowledgement: 4.096 us * 2^timeout.
     pub timeout: u8,
-    /// How often it tries again when none comes, 0 to 7.
+    /// How often it tries again when none comes, 0 to 7. For Soft-RoCE 7 is forever.
     pub retry_cnt: u8,
     /// How often it tries again when the peer has no buffer, 0 to 6; 7 is forever.
     pub rnr_retry: u8,
@@ -31,9 +31,10 @@ impl Default for IniQpAttr {
             slots: 32,
             max_len: 4096,
             psn: 0,
-            // 67 ms: an emulated machine can be slow to answer.
-            timeout: 14,
-            retry_cnt: 7,
+            // 268 ms, 7 times: an emulated machine can be slow to answer, but a TGT QP that
+            // is gone must be noticed.
+            timeout: 16,
+            retry_cnt: 6,
             rnr_retry: 7,
         }
     }

@@ -278,10 +278,6 @@ impl Error {
                 "the kernel module is older than this library and cannot do it",
             ),
             (Errno::ENOSPC, "the context has as many objects as it can"),
-            (
-                Errno::ENODEV,
-                "the context is not bound to a device; was it opened by another library?",
-            ),
         ];
         let advice = meanings
             .iter()

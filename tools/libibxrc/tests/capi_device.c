@@ -136,8 +136,8 @@ static int connect_sender(struct sender *s, uint32_t tgt_qp_num)
 	struct ibv_qp_attr init = { .qp_state = IBV_QPS_INIT, .port_num = PORT };
 	struct ibv_qp_attr rtr = rtr_attr(s, tgt_qp_num, 0);
 	struct ibv_qp_attr rts = {
-		.qp_state = IBV_QPS_RTS, .sq_psn = SEND_PSN, .timeout = 14,
-		.retry_cnt = 7, .rnr_retry = 7, .max_rd_atomic = 1,
+		.qp_state = IBV_QPS_RTS, .sq_psn = SEND_PSN, .timeout = 16,
+		.retry_cnt = 6, .rnr_retry = 7, .max_rd_atomic = 1,
 	};
 
 	return !ibv_modify_qp(s->qp, &init, INIT_MASK) &&
