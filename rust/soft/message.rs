@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! Messages on their way from a TGT QP to an SRQ.
+//!
+//! A message needs a place in a list and, in its QP's receive queue, another buffer in exchange for
+//! the one that it is in. Both are allocated beforehand: an SRQ has a number of empty messages with
+//! a spare buffer each, charged to who made the SRQ, and a TGT QP one without for each of its
+//! buffers. So nothing is allocated, and nothing can fail, when a message comes.
 
 use kernel::{
     list::{
@@ -23,19 +28,26 @@ use super::{
     wire::Envelope, //
 };
 
-/// A message that was received and is not delivered yet.
-#[pin_data(PinnedDrop)]
+/// A message, or the place for one.
+#[pin_data]
 pub(super) struct Message {
-    /// Taken when the message is dropped.
+    /// What was received; if there is no message, a spare buffer or none.
     buffer: Option<RecvBuffer>,
-    envelope: Envelope,
-    receiver: Arc<Receiver>,
-    /// Which of the QP's connections it came on.
-    connection: u32,
-    /// The buffer was not replaced when the message came: it goes back when the message goes.
-    holds_back: bool,
+    content: Option<Content>,
     #[pin]
     links: ListLinks,
+}
+
+/// What is known about a message.
+pub(super) struct Content {
+    /// Where it came from.
+    pub(super) receiver: Arc<Receiver>,
+    /// Which of the QP's connections it came on.
+    pub(super) connection: u32,
+    /// What the wire said of it.
+    pub(super) envelope: Envelope,
+    /// Its buffer was not replaced in the QP's receive queue: that has one less until this is over.
+    pub(super) holds_back: bool,
 }
 
 impl_list_arc_safe! {
@@ -46,50 +58,94 @@ impl_list_item! {
 }
 
 impl Message {
-    /// Makes a message. `ENOMEM`: the buffer is freed, and the QP must be put in error. Sleeps.
-    pub(super) fn new(
-        buffer: RecvBuffer,
-        envelope: Envelope,
-        receiver: Arc<Receiver>,
-        holds_back: bool,
-    ) -> Result<ListArc<Self>> {
-        let connection = receiver.target().connection();
+    /// Makes an empty one, `with_spare` buffer or without. Sleeps.
+    pub(super) fn new(with_spare: bool) -> Result<ListArc<Self>> {
+        let buffer = if with_spare {
+            Some(RecvBuffer::new(GFP_KERNEL_ACCOUNT)?)
+        } else {
+            None
+        };
 
         ListArc::pin_init(
             try_pin_init!(Self {
-                buffer: Some(buffer),
-                envelope,
-                receiver,
-                connection,
-                holds_back,
+                buffer,
+                content: None,
                 links <- ListLinks::new(),
             }),
-            // Small, and not to wait for: see `replace` of the TGT QP.
-            GFP_ATOMIC | __GFP_NOWARN,
+            GFP_KERNEL_ACCOUNT,
         )
+    }
+
+    /// Replaces what is in it, and returns what was.
+    fn replace(
+        this: ListArc<Self>,
+        buffer: Option<RecvBuffer>,
+        content: Option<Content>,
+    ) -> Option<(ListArc<Self>, Option<RecvBuffer>, Option<Content>)> {
+        // There is no other reference.
+        let mut this = Arc::into_unique_or_drop(this.into_arc())?;
+        let fields = this.as_mut().project();
+        let old_buffer = core::mem::replace(fields.buffer, buffer);
+        let old_content = core::mem::replace(fields.content, content);
+
+        Some((this.into(), old_buffer, old_content))
+    }
+
+    /// Puts a message in, in exchange for the spare buffer, if there is one.
+    pub(super) fn fill(
+        this: ListArc<Self>,
+        buffer: RecvBuffer,
+        content: Content,
+    ) -> Option<(ListArc<Self>, Option<RecvBuffer>)> {
+        let (this, spare, _) = Self::replace(this, Some(buffer), Some(content))?;
+
+        Some((this, spare))
+    }
+
+    /// Takes the message out. The buffer stays as the spare one, unless the QP is to have it back.
+    pub(super) fn finish(
+        this: ListArc<Self>,
+    ) -> Option<(ListArc<Self>, Content, Option<RecvBuffer>)> {
+        let (this, buffer, content) = Self::replace(this, None, None)?;
+        let content = content?;
+
+        if content.holds_back {
+            Some((this, content, buffer))
+        } else {
+            let (this, _, _) = Self::replace(this, buffer, None)?;
+
+            Some((this, content, None))
+        }
     }
 
     /// What the sender sent.
     pub(super) fn payload(&self) -> &[u8] {
-        match &self.buffer {
-            Some(buffer) => buffer.data().get(self.envelope.offset..).unwrap_or(&[]),
-            None => &[],
+        match (&self.buffer, &self.content) {
+            (Some(buffer), Some(content)) => {
+                buffer.data().get(content.envelope.offset..).unwrap_or(&[])
+            }
+            _ => &[],
         }
     }
 
     /// Whether the sender asked for a solicited event.
     pub(super) fn solicited(&self) -> bool {
-        self.envelope.solicited
+        self.content
+            .as_ref()
+            .is_some_and(|content| content.envelope.solicited)
     }
 
     /// The completion of the message, without what the SRQ knows.
     pub(super) fn completion(&self) -> bindings::ib_xrc_cqe {
+        let Some(content) = &self.content else {
+            return Default::default();
+        };
         let mut wc_flags = 0;
 
-        if self.envelope.imm_data.is_some() {
+        if content.envelope.imm_data.is_some() {
             wc_flags |= bindings::IB_XRC_WC_WITH_IMM;
         }
-        if self.envelope.solicited {
+        if content.envelope.solicited {
             wc_flags |= bindings::IB_XRC_WC_SOLICITED;
         }
 
@@ -97,34 +153,27 @@ impl Message {
             opcode: bindings::IB_XRC_WC_RECV,
             byte_len: self.payload().len() as u32,
             wc_flags,
-            imm_data: self.envelope.imm_data.unwrap_or(0).to_be(),
-            srq_num: self.envelope.srq_num,
-            qp_num: self.receiver.qp_num(),
-            src_qp: self.receiver.target().dest_qp_num(),
+            imm_data: content.envelope.imm_data.unwrap_or(0).to_be(),
+            srq_num: content.envelope.srq_num,
+            qp_num: content.receiver.qp_num(),
+            src_qp: content.receiver.target().dest_qp_num(),
             ..Default::default()
         }
     }
 
     /// The message arrived at its receiver.
     pub(super) fn delivered(&self) {
-        self.receiver.target().delivered(self.payload().len());
+        if let Some(content) = &self.content {
+            content.receiver.target().delivered(self.payload().len());
+        }
     }
 
     /// The receiver could not take the message: the TGT QP goes to the error state.
     pub(super) fn refuse(&self) {
-        self.receiver.target().clone().refused(self.connection);
-    }
-}
+        if let Some(content) = &self.content {
+            let target = content.receiver.target().clone();
 
-#[pinned_drop]
-impl PinnedDrop for Message {
-    fn drop(self: Pin<&mut Self>) {
-        let this = self.project();
-
-        if *this.holds_back {
-            if let Some(buffer) = this.buffer.take() {
-                this.receiver.give_back(buffer, *this.connection);
-            }
+            target.refused(content.connection);
         }
     }
 }

@@ -48,8 +48,8 @@ const MAX_SRQ_WR: u32 = 1 << 15;
 const MAX_SRQ_SGE: u32 = 16;
 /// Receive buffers posted to a TGT QP.
 const RECV_WR: u32 = 32;
-/// Messages that may wait at an SRQ before its senders are held back.
-const SRQ_BACKLOG: usize = 256;
+/// Messages that may wait at an SRQ before its senders are held back: 512 KiB of buffers.
+const SRQ_BACKLOG: usize = 128;
 
 /// The soft backend.
 pub(crate) struct Soft;

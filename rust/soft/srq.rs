@@ -84,7 +84,8 @@ pub(crate) struct SoftSrq {
 /// The messages that wait.
 struct Queue {
     messages: List<Message>,
-    len: usize,
+    /// Places for messages to come, with a spare buffer each.
+    spares: List<Message>,
     /// No more messages are taken.
     closed: bool,
     /// The kernel's own copy: the one in the ring is for userspace to read.
@@ -120,6 +121,12 @@ impl SoftSrq {
         let num = SrqNums::allocate(domain.services().srq_nums())?;
         let memory = UserMemory::of_current()?;
         let ring = SharedMemory::new(ENTRIES + entries as usize * stride)?;
+        let mut spares = List::new();
+
+        for _ in 0..SRQ_BACKLOG {
+            spares.push_back(Message::new(true)?);
+        }
+
         let domain = domain.clone();
         let cq = cq.clone();
         let srq = Arc::pin_init(
@@ -136,7 +143,7 @@ impl SoftSrq {
                 queue <- new_spinlock!(
                     Queue {
                         messages: List::new(),
-                        len: 0,
+                        spares,
                         closed: false,
                         flags: 0,
                     },
@@ -155,23 +162,23 @@ impl SoftSrq {
         Ok(srq)
     }
 
-    /// Whether so many messages wait that their senders are to be held back. Does not sleep.
-    pub(super) fn is_full(&self) -> bool {
-        self.queue.lock().len >= SRQ_BACKLOG
+    /// Takes a place for a message. `None`: so many messages wait that their senders are to be held
+    /// back. Does not sleep.
+    pub(super) fn take_spare(&self) -> Option<ListArc<Message>> {
+        self.queue.lock().spares.pop_front()
     }
 
     /// Takes a message, to be delivered in turn. `ENOTCONN`: the SRQ takes no more; the message is
-    /// dropped. May sleep.
+    /// dropped. Does not sleep.
     pub(super) fn enqueue(self: &Arc<Self>, message: ListArc<Message>) -> Result {
         let mut queue = self.queue.lock();
 
         if queue.closed {
             drop(queue);
-            drop(message);
+            self.finish(message);
             return Err(ENOTCONN);
         }
         queue.messages.push_back(message);
-        queue.len += 1;
         drop(queue);
 
         self.clone().kick();
@@ -179,11 +186,22 @@ impl SoftSrq {
     }
 
     fn pop_message(&self) -> Option<ListArc<Message>> {
-        let mut queue = self.queue.lock();
-        let message = queue.messages.pop_front()?;
+        self.queue.lock().messages.pop_front()
+    }
 
-        queue.len = queue.len.saturating_sub(1);
-        Some(message)
+    /// A message is over: whoever it had its place and buffer from gets them back.
+    fn finish(&self, message: ListArc<Message>) {
+        let Some((place, content, buffer)) = Message::finish(message) else {
+            return;
+        };
+
+        if content.holds_back {
+            content
+                .receiver
+                .give_back(place, buffer, content.connection);
+        } else {
+            self.queue.lock().spares.push_back(place);
+        }
     }
 
     /// Takes no more messages, and drops those that wait after `f` has seen them. Sleeps, but not
@@ -192,6 +210,7 @@ impl SoftSrq {
         self.queue.lock().closed = true;
         while let Some(message) = self.pop_message() {
             f(&message);
+            self.finish(message);
         }
         self.domain.remove_srq(self.num.get());
     }
@@ -294,10 +313,19 @@ impl SoftSrq {
         let Some(message) = self.pop_message() else {
             return Ok(false);
         };
+        let result = self.deliver(delivery, &wr, &message);
+
+        if result.is_err() {
+            message.refuse();
+        }
+        self.finish(message);
+        result.map(|()| true)
+    }
+
+    /// Copies a message and completes the work request. `Err`: the SRQ is to be put in error.
+    fn deliver(&self, delivery: &mut Delivery, wr: &RecvWr, message: &Message) -> Result {
         // An owner that holds up each message for as long as it can is not waited for again.
-        let status = self
-            .scatter(&wr, message.payload())
-            .inspect_err(|_| message.refuse())?;
+        let status = self.scatter(wr, message.payload())?;
         let failed = status != bindings::IB_WC_SUCCESS;
         let mut cqe = message.completion();
 
@@ -311,17 +339,13 @@ impl SoftSrq {
         delivery.consumer = delivery.consumer.wrapping_add(1);
         self.ring.store_release_u32(CONSUMER, delivery.consumer)?;
 
-        // As with XRC, a receiver's error is the TGT QP's.
+        // Before userspace can see the completion. As with XRC, a receiver's error is the TGT QP's.
         if failed {
             message.refuse();
         } else {
             message.delivered();
         }
-        if let Err(error) = self.cq.complete(&cqe, failed || message.solicited()) {
-            message.refuse();
-            return Err(error);
-        }
-        Ok(true)
+        self.cq.complete(&cqe, failed || message.solicited())
     }
 
     /// Copies a message into the buffers of a work request. Returns the status of its completion.

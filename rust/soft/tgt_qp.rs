@@ -3,10 +3,16 @@
 //! TGT QPs of the soft backend: RC QPs that receive.
 
 use kernel::{
+    list::{
+        List,
+        ListArc, //
+    },
+    new_spinlock,
     prelude::*,
     sync::{
         Arc,
-        SetOnce, //
+        SetOnce,
+        SpinLock, //
     },
 };
 
@@ -35,7 +41,10 @@ use crate::{
 
 use super::{
     domain::SoftDomain,
-    message::Message,
+    message::{
+        Content,
+        Message, //
+    },
     wire,
     RECV_WR, //
 };
@@ -43,6 +52,7 @@ use super::{
 /// A TGT QP on the soft backend.
 pub(crate) struct SoftTgtQp {
     qp: Qp<Receiver>,
+    receiver: Arc<Receiver>,
 }
 
 impl SoftTgtQp {
@@ -52,32 +62,29 @@ impl SoftTgtQp {
         gate: &GateGuard<'_>,
         target: Arc<dyn Target>,
     ) -> Result<Self> {
-        let receiver = Arc::new(
-            Receiver {
-                domain: domain.clone(),
-                target,
-                qp: SetOnce::new(),
-            },
-            GFP_KERNEL_ACCOUNT,
-        )?;
+        let receiver = Receiver::new(domain, target)?;
         let qp = Qp::new(gate, &domain.pd()?, receiver.clone(), RECV_WR)?;
 
         receiver.qp.populate((qp.num(), qp.queue().clone()));
-        Ok(Self { qp })
+        Ok(Self { qp, receiver })
     }
 }
 
 impl SoftTgtQp {
-    /// Posts as many buffers as the QP takes. Sleeps.
+    /// Posts the buffers, but for those that messages of an earlier connection will give back.
+    /// Sleeps.
     fn fill(&self) -> Result {
-        loop {
+        let count = self.receiver.idle.lock().iter().count();
+
+        for _ in 0..count {
             match self.qp.queue().post(RecvBuffer::new(GFP_KERNEL_ACCOUNT)?) {
                 Ok(()) => {}
-                // Messages of an earlier connection give buffers back meanwhile.
-                Err(error) if error == ENOSPC => return Ok(()),
+                // One was given back meanwhile.
+                Err(error) if error == ENOSPC => break,
                 Err(error) => return Err(error),
             }
         }
+        Ok(())
     }
 }
 
@@ -111,22 +118,39 @@ impl TgtQp for SoftTgtQp {
     }
 }
 
-/// Posts a buffer in place of one that was filled.
-///
-/// It must not wait for memory: what writes memory back may need the workqueue that this runs in.
-fn replace(queue: &RecvQueue) -> Result {
-    queue.post(RecvBuffer::new(GFP_NOWAIT | __GFP_NOWARN)?)
-}
-
 /// Where the messages of a TGT QP arrive.
+#[pin_data]
 pub(super) struct Receiver {
     domain: Arc<SoftDomain>,
     target: Arc<dyn Target>,
     /// The QP's number, and where its buffers are posted. Set before it can receive.
     qp: SetOnce<(u32, Arc<RecvQueue>)>,
+    /// Places for messages which hold a buffer back: as many as there are buffers to post.
+    #[pin]
+    idle: SpinLock<List<Message>>,
 }
 
 impl Receiver {
+    fn new(domain: &Arc<SoftDomain>, target: Arc<dyn Target>) -> Result<Arc<Self>> {
+        let mut idle = List::new();
+
+        for _ in 0..RECV_WR {
+            idle.push_back(Message::new(false)?);
+        }
+
+        let domain = domain.clone();
+
+        Arc::pin_init(
+            pin_init!(Self {
+                domain,
+                target,
+                qp: SetOnce::new(),
+                idle <- new_spinlock!(idle, "Receiver::idle"),
+            }),
+            GFP_KERNEL_ACCOUNT,
+        )
+    }
+
     /// The domain logic's side of the QP.
     pub(super) fn target(&self) -> &Arc<dyn Target> {
         &self.target
@@ -137,16 +161,26 @@ impl Receiver {
         self.qp.as_ref().map_or(0, |&(num, _)| num)
     }
 
-    /// Posts a buffer again which a waiting message of this connection has held back. Sleeps.
-    pub(super) fn give_back(&self, buffer: RecvBuffer, connection: u32) {
-        if let Some((_, queue)) = self.qp.as_ref() {
-            match queue.post(buffer) {
-                Ok(()) => {}
-                // A QP that takes none any more needs none.
-                Err(error) if error == ENOTCONN || error == ENOSPC => {}
-                // With a buffer less for good it might some day have none.
-                Err(_) => self.target.clone().refused(connection),
-            }
+    /// Takes a place back, and posts the buffer which the message there has held back.
+    pub(super) fn give_back(
+        &self,
+        place: ListArc<Message>,
+        buffer: Option<RecvBuffer>,
+        connection: u32,
+    ) {
+        if let (Some(buffer), Some((_, queue))) = (buffer, self.qp.as_ref()) {
+            self.post(queue, buffer, connection);
+        }
+        self.idle.lock().push_back(place);
+    }
+
+    fn post(&self, queue: &RecvQueue, buffer: RecvBuffer, connection: u32) {
+        match queue.post(buffer) {
+            Ok(()) => {}
+            // A QP that takes none any more needs none.
+            Err(error) if error == ENOTCONN || error == ENOSPC => {}
+            // With a buffer less for good it might some day have none.
+            Err(_) => self.target.clone().refused(connection),
         }
     }
 
@@ -164,13 +198,27 @@ impl Receiver {
         let imm = wc.imm_data().ok_or(EINVAL)?;
         let envelope = wire::decode(imm, buffer.data()).map_err(|_| EINVAL)?;
         let srq = self.domain.find_srq(envelope.srq_num).ok_or(EINVAL)?;
+        let connection = self.target.connection();
 
-        // The buffer is replaced at once, so that the sender can go on, unless there wait too
-        // many messages already: then the QP has one buffer less until this one is delivered, and
+        // The buffer is replaced at once, so that the sender can go on, unless too many messages
+        // wait at the SRQ already: then the QP has one buffer less until this one is delivered, and
         // when it has none left the sender is held by RNR.
-        let holds_back = srq.is_full() || replace(queue).is_err();
-        let message = Message::new(buffer, envelope, self.clone(), holds_back)?;
+        let spare = srq.take_spare();
+        let holds_back = spare.is_none();
+        let place = spare
+            .or_else(|| self.idle.lock().pop_front())
+            .ok_or(ENOBUFS)?;
+        let content = Content {
+            receiver: self.clone(),
+            connection,
+            envelope,
+            holds_back,
+        };
+        let (message, replacement) = Message::fill(place, buffer, content).ok_or(ENOBUFS)?;
 
+        if let Some(replacement) = replacement {
+            self.post(queue, replacement, connection);
+        }
         srq.enqueue(message)
     }
 }
