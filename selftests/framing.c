@@ -14,6 +14,7 @@
 #include <pthread.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 
 #include "kselftest_harness.h"
 #include "xrc_util.h"
@@ -211,8 +212,8 @@ FIXTURE(framing)
 	struct xrc_cq cq;
 	struct xrc_srq srq;
 	struct inputs in;
-	/* Twice an output and more, followed by a page that faults. */
-	__u8 *out;
+	/* Room for an output; a page that faults, and one before it. */
+	__u8 out[1024];
 	__u8 *guard;
 };
 
@@ -228,7 +229,6 @@ FIXTURE_SETUP(framing)
 	ASSERT_EQ(0, xrc_srq_create(&self->x, self->xrcd, &self->cq, 4, 1, 0,
 				    &self->srq));
 	self->guard = xrc_guard_page();
-	self->out = self->guard - 1024;
 
 	self->in.abi_version = IB_XRC_ABI_VERSION;
 	ASSERT_LE(strlen(xrc_device()), sizeof(self->in.name));
@@ -922,13 +922,6 @@ TEST_F_TIMEOUT(framing, long_output, TIMEOUT)
 				/* Up to the last byte before the guard. */
 				attr->data = (uintptr_t)self->guard - attr->len;
 				memset(self->guard - 1024, 0xa5, 1024);
-				/* So that another output is not written here. */
-				for (i = 0; i < cmd.hdr.num_attrs; i++)
-					if (cmd.hdr.attrs[i].data ==
-					    (uintptr_t)self->out)
-						cmd.hdr.attrs[i].data =
-							(uintptr_t)self->guard -
-							4096;
 				EXPECT_EQ(0, xrc_ioctl(fd_of(self, m), &cmd))
 					TH_LOG("%s, attribute %#x, %u more",
 					       m->name, a->id, more);
@@ -1204,6 +1197,58 @@ TEST_F_TIMEOUT(framing, read_only_output, TIMEOUT)
 	munmap(p, page);
 }
 
+/* No descriptor is free. */
+TEST_F_TIMEOUT(framing, no_descriptor, TIMEOUT)
+{
+	struct rlimit old, none = {};
+	union xrc_cmd cmd;
+	int objects = xrc_kernel_objects();
+	int fd;
+
+	ASSERT_EQ(0, getrlimit(RLIMIT_NOFILE, &old));
+	none.rlim_max = old.rlim_max;
+	xrc_cmd_for(&self->x, &cmd, IB_XRC_OBJECT_COMP_CHANNEL,
+		    IB_XRC_METHOD_COMP_CHANNEL_CREATE);
+	xrc_attr(&cmd, IB_XRC_ATTR_COMP_CHANNEL_CREATE_FD);
+	ASSERT_EQ(0, setrlimit(RLIMIT_NOFILE, &none));
+	EXPECT_EQ(-EMFILE, xrc_ioctl(self->x.fd, &cmd));
+	ASSERT_EQ(0, setrlimit(RLIMIT_NOFILE, &old));
+	EXPECT_EQ(0, xrc_channel_create(&self->x, &fd));
+	close(fd);
+	EXPECT_EQ(0, xrc_wait_kernel_objects(objects));
+}
+
+/* Attributes come in any order, and a call lies anywhere. */
+TEST_F_TIMEOUT(framing, any_order_and_place, TIMEOUT)
+{
+	struct ib_uverbs_attr attr;
+	struct xrc_srq srq = {};
+	union xrc_cmd cmd;
+	__u8 *p = self->guard;
+	int rotate, place, i, n;
+
+	for (rotate = 0; rotate < 8; rotate++) {
+		for (i = 0; i < (int)ARRAY_SIZE(methods); i++)
+			if (methods[i].object == IB_XRC_OBJECT_SRQ)
+				break;
+		build(self, &methods[i], &cmd);
+		n = cmd.hdr.num_attrs;
+		for (i = 0; i < rotate; i++) {
+			attr = cmd.hdr.attrs[0];
+			memmove(&cmd.hdr.attrs[0], &cmd.hdr.attrs[1],
+				(n - 1) * sizeof(attr));
+			cmd.hdr.attrs[n - 1] = attr;
+		}
+		/* Not aligned, and up to the last byte there is. */
+		place = cmd.hdr.length + rotate;
+		memcpy(p - place, &cmd, cmd.hdr.length);
+		EXPECT_EQ(0, xrc_ioctl(self->x.fd, (union xrc_cmd *)(p - place)));
+		memcpy(&cmd, p - place, cmd.hdr.length);
+		srq.handle = xrc_find(&cmd, IB_XRC_ATTR_SRQ_CREATE_HANDLE)->data;
+		EXPECT_EQ(0, xrc_srq_destroy(&self->x, &srq));
+	}
+}
+
 /* The failing call comes often: if each left something it would show. */
 TEST_F_TIMEOUT(framing, failed_create_leaves_nothing, TIMEOUT)
 {
@@ -1365,6 +1410,31 @@ TEST_F_TIMEOUT(framing, closed_handle, TIMEOUT)
 	EXPECT_EQ(0, xrc_xrcd_close(&self->x, xrcd));
 	EXPECT_EQ(-ENOENT, xrc_xrcd_close(&self->x, xrcd));
 	EXPECT_EQ(-ENOENT, xrc_tgt_create(&self->x, xrcd, &qp));
+}
+
+/* A file has only so many, and is as good as before when it has fewer again. */
+TEST_F_TIMEOUT(framing, too_many_handles, TIMEOUT)
+{
+	const int most = 65536;
+	struct ib_xrc_xrcd_info info;
+	__u32 xrcd;
+	int i, ret;
+
+	/* There is one of each kind. */
+	for (i = 4; i < most; i++) {
+		ret = xrc_xrcd_open(&self->x, self->file, 0, &xrcd);
+		if (ret)
+			break;
+	}
+	EXPECT_EQ(most, i);
+	EXPECT_EQ(-ENOSPC, xrc_xrcd_open(&self->x, self->file, 0, &xrcd));
+	EXPECT_EQ(0, xrc_xrcd_query(&self->x, self->xrcd, &info));
+	EXPECT_EQ(most - 3, info.handles);
+	EXPECT_EQ(-ENOSPC, xrc_cq_create(&self->x, 1, 0, XRC_NO_FD,
+					 &(struct xrc_cq){}));
+	EXPECT_EQ(0, xrc_xrcd_close(&self->x, self->srq.handle + 1));
+	EXPECT_EQ(0, xrc_xrcd_open(&self->x, self->file, 0, &xrcd));
+	EXPECT_EQ(-ENOSPC, xrc_xrcd_open(&self->x, self->file, 0, &xrcd));
 }
 
 struct closer {

@@ -287,18 +287,16 @@ static int do_msg(struct party *p, struct msg *m)
 	return ret ? ret : hear(p, m);
 }
 
-static int do_it(struct party *p, enum what what)
+static int do_num(struct party *p, enum what action, __u32 num)
 {
-	struct msg m = { .what = what };
+	struct msg m = { .what = action, .num = num };
 
 	return do_msg(p, &m);
 }
 
-static int do_num(struct party *p, enum what what, __u32 num)
+static int do_it(struct party *p, enum what action)
 {
-	struct msg m = { .what = what, .num = num };
-
-	return do_msg(p, &m);
+	return do_num(p, action, 0);
 }
 
 /* In one way or the other. */

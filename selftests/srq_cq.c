@@ -480,14 +480,14 @@ TEST_F(srq_cq, channel_of_cq)
 	EXPECT_EQ(-EBADF, xrc_cq_create(&self->x, 1, 0, closed, &cq));
 	/* Not a channel. */
 	ASSERT_EQ(0, pipe(pipes));
-	EXPECT_EQ(-EINVAL, xrc_cq_create(&self->x, 1, 0, pipes[0], &cq));
-	EXPECT_EQ(-EINVAL, xrc_cq_create(&self->x, 1, 0, self->x.fd, &cq));
-	EXPECT_EQ(-EINVAL, xrc_cq_create(&self->x, 1, 0,
+	EXPECT_EQ(-EBADF, xrc_cq_create(&self->x, 1, 0, pipes[0], &cq));
+	EXPECT_EQ(-EBADF, xrc_cq_create(&self->x, 1, 0, self->x.fd, &cq));
+	EXPECT_EQ(-EBADF, xrc_cq_create(&self->x, 1, 0,
 					 self->ini.channel->fd, &cq));
-	/* Another file's. */
+	/* Another file's: lookup_get_fd_uobject() says the same of it. */
 	ASSERT_EQ(0, xrc_open(&other));
 	ASSERT_EQ(0, xrc_channel_create(&other, &channel));
-	EXPECT_EQ(-EINVAL, xrc_cq_create(&self->x, 1, 0, channel, &cq));
+	EXPECT_EQ(-EBADF, xrc_cq_create(&self->x, 1, 0, channel, &cq));
 	close(channel);
 	xrc_close(&other);
 	/* Another descriptor of the same channel is as good. */
@@ -536,18 +536,31 @@ TEST_F_TIMEOUT(srq_cq, event, TIMEOUT)
 	EXPECT_EQ(IB_XRC_CQ_ARM_NONE, cq.ring->arm);
 	EXPECT_EQ(1, xrc_cq_poll(&cq, &cqe));
 
-	/* A buffer too short for it leaves it there, as does a bad one. */
+	/* A buffer too short for it leaves it there. */
 	EXPECT_EQ(-1, read(self->channel, &handle, 7));
 	EXPECT_EQ(EINVAL, errno);
 	EXPECT_EQ(-1, read(self->channel, &handle, 0));
 	EXPECT_EQ(EINVAL, errno);
-	EXPECT_EQ(-1, read(self->channel, xrc_guard_page(), 8));
-	EXPECT_EQ(EFAULT, errno);
 	/* One at a time. */
 	EXPECT_EQ(8, read(self->channel, buf, sizeof(buf)));
 	EXPECT_EQ(user_handle, buf[0]);
 	EXPECT_EQ(0, buf[1]);
 	EXPECT_EQ(-EAGAIN, xrc_channel_read(self->channel, &handle));
+
+	/* A bad pointer loses it, as ib_uverbs_event_read() does, but no more. */
+	xrc_cq_arm(&cq, IB_XRC_CQ_ARM_NEXT);
+	EXPECT_EQ(0, send_one(self, srq.srq_num, false));
+	EXPECT_EQ(0, xrc_channel_wait(self->channel, XRC_TIMEOUT_MS));
+	EXPECT_EQ(1, xrc_cq_poll(&cq, &cqe));
+	EXPECT_EQ(-1, read(self->channel, xrc_guard_page(), 8));
+	EXPECT_EQ(EFAULT, errno);
+	EXPECT_EQ(-EAGAIN, xrc_channel_read(self->channel, &handle));
+	xrc_cq_arm(&cq, IB_XRC_CQ_ARM_NEXT);
+	EXPECT_EQ(0, send_one(self, srq.srq_num, false));
+	EXPECT_EQ(0, xrc_channel_wait(self->channel, XRC_TIMEOUT_MS));
+	EXPECT_EQ(1, xrc_cq_poll(&cq, &cqe));
+	EXPECT_EQ(0, xrc_channel_read(self->channel, &handle));
+	EXPECT_EQ(user_handle, handle);
 
 	/* Armed once, it is raised once. */
 	EXPECT_EQ(0, send_one(self, srq.srq_num, false));

@@ -487,6 +487,58 @@ TEST_F_TIMEOUT(traffic, two_senders_one_srq, TIMEOUT)
 	xrc_ini_close(&second);
 }
 
+/* Many of both, in no order but that of each pair. */
+TEST_F_TIMEOUT(traffic, many_to_many, 300)
+{
+	enum { SENDERS = 6, SRQS = 5, N = 300, MAX = 200 };
+	__u32 next[SENDERS][SRQS] = {}, sent[SENDERS][SRQS] = {};
+	struct xrc_ini ini[SENDERS];
+	struct xrc_qp qp[SENDERS];
+	struct receiver r[SRQS];
+	struct ib_xrc_cqe cqe;
+	int i, k, n, s;
+
+	for (k = 0; k < SRQS; k++) {
+		ASSERT_EQ(0, receiver_open(&self->x, self->xrcd, 1024, MAX, &r[k]));
+		ASSERT_EQ(0, receiver_post(&self->x, &r[k], 200));
+	}
+	for (s = 0; s < SENDERS; s++) {
+		ASSERT_EQ(0, xrc_tgt_create(&self->x, self->xrcd, &qp[s]));
+		ASSERT_EQ(0, xrc_ini_open(&ini[s], DEPTH, BUF_SIZE));
+		ASSERT_EQ(0, xrc_ini_pair(&ini[s], &self->x, &qp[s]));
+	}
+	srand(3);
+	for (i = 0; i < N; i++) {
+		for (s = 0; s < SENDERS; s++) {
+			k = rand() % SRQS;
+			/* Its own place for each SRQ: see send_numbered(). */
+			ASSERT_EQ(0, send_numbered(&ini[s], r[k].srq.srq_num,
+						   sent[s][k] * SRQS + k, MAX));
+			sent[s][k]++;
+		}
+	}
+	for (n = 0; n < SENDERS * N; ) {
+		for (k = 0; k < SRQS; k++) {
+			while (xrc_cq_poll(&r[k].cq, &cqe)) {
+				for (s = 0; s < SENDERS; s++)
+					if (cqe.qp_num == qp[s].qp_num)
+						break;
+				ASSERT_GT(SENDERS, s);
+				ASSERT_TRUE(check_numbered(&r[k], &cqe,
+					next[s][k] * SRQS + k, MAX));
+				next[s][k]++;
+				ASSERT_EQ(0, receiver_post(&self->x, &r[k], 1));
+				n++;
+			}
+		}
+	}
+	EXPECT_EQ(0, memcmp(next, sent, sizeof(sent)));
+	for (s = 0; s < SENDERS; s++) {
+		EXPECT_EQ(IBV_QPS_RTS, xrc_tgt_state(&self->x, &qp[s]));
+		xrc_ini_close(&ini[s]);
+	}
+}
+
 /* Two SRQs that complete into one CQ. */
 TEST_F_TIMEOUT(traffic, one_cq, TIMEOUT)
 {

@@ -64,7 +64,7 @@ start_coproc()
 	# The shell forgets both when the process ends.
 	# shellcheck disable=SC2153 # coproc sets it
 	helper_pid=$HELPER_PID
-	exec {helper_out}<&"${HELPER[0]}" {helper_in}>&"${HELPER[1]}"
+	exec {helper_out}<&"${HELPER[0]}"- {helper_in}>&"${HELPER[1]}"-
 	expect_line ready
 }
 

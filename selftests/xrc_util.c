@@ -414,10 +414,11 @@ int xrc_cq_create(struct xrc *x, __u32 cqe, __u64 user_handle, int channel,
 	cq->handle = xrc_find(&cmd, IB_XRC_ATTR_CQ_CREATE_HANDLE)->data;
 	cq->ring = xrc_ring_map(x, &cq->info);
 	if (cq->ring == MAP_FAILED) {
+		ret = -errno;
 		cq->ring = NULL;
-		return -errno;
+		xrc_cq_destroy(x, cq);
 	}
-	return 0;
+	return ret;
 }
 
 int xrc_cq_destroy(struct xrc *x, struct xrc_cq *cq)
@@ -541,10 +542,11 @@ int xrc_srq_create(struct xrc *x, __u32 xrcd, const struct xrc_cq *cq,
 	srq->handle = xrc_find(&cmd, IB_XRC_ATTR_SRQ_CREATE_HANDLE)->data;
 	srq->ring = xrc_ring_map(x, &srq->info);
 	if (srq->ring == MAP_FAILED) {
+		ret = -errno;
 		srq->ring = NULL;
-		return -errno;
+		xrc_srq_destroy(x, srq);
 	}
-	return 0;
+	return ret;
 }
 
 int xrc_srq_destroy(struct xrc *x, struct xrc_srq *srq)
