@@ -10,10 +10,11 @@ TIMES=100
 
 netdev=$(netdev_of "$XRC_DEVICE")
 
-# From memory: it is read a lot of times.
+# From memory and without debug information: it is read a lot of times.
 if [[ -e $IBXRC_KO ]]; then
 	copy=$(mktemp --suffix .ko)
-	cp "$IBXRC_KO" "$copy"
+	strip --strip-debug -o "$copy" "$IBXRC_KO" 2>/dev/null ||
+		cp "$IBXRC_KO" "$copy"
 	IBXRC_KO=$copy
 fi
 
