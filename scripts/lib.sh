@@ -10,7 +10,7 @@ set -euo pipefail
 # shellcheck disable=SC2034 # for those who source this
 TOP=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)
 # What is made once and kept: outside the clone, one directory an entry.
-CACHE=${IBXRC_CACHE:-${XDG_CACHE_HOME:-${HOME:-/root}/.cache}/ib_xrc}
+CACHE=$(realpath -m "${IBXRC_CACHE:-${XDG_CACHE_HOME:-${HOME:-/root}/.cache}/ib_xrc}")
 
 # Everything that is not a program's own output goes to stderr, so that the
 # output of "make vm CMD=..." is the command's and nothing else.
