@@ -82,6 +82,8 @@ TEST_F(abi, limits)
 	EXPECT_GE(limits.max_srq_sge, 2);
 	EXPECT_GE(limits.max_msg_size, 1024);
 	EXPECT_GE(limits.tgt_qp_recv_wr, 8);
+	EXPECT_LT(0, limits.tgt_qp_bytes);
+	EXPECT_LT(0, limits.srq_bytes);
 	EXPECT_EQ(0, limits.reserved);
 	/* A program may ask for the most there is. */
 	EXPECT_EQ(0, limits.max_cqe & (limits.max_cqe - 1));

@@ -58,9 +58,14 @@ int main(void)
 	SIZE(ib_xrc_cq_ring);
 	SIZE(ib_xrc_cqe);
 	SIZE(ib_xrc_device_info);
+	SIZE(ib_xrc_disconnect_info);
+	SIZE(ib_xrc_event);
+	SIZE(ib_xrc_holder_info);
 	SIZE(ib_xrc_limits);
+	SIZE(ib_xrc_policy);
 	SIZE(ib_xrc_recv_wqe);
 	SIZE(ib_xrc_ring_info);
+	SIZE(ib_xrc_srq_info);
 	SIZE(ib_xrc_srq_ring);
 	SIZE(ib_xrc_tgt_qp_info);
 	SIZE(ib_xrc_wire_hdr);

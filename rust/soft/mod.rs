@@ -69,6 +69,8 @@ impl Backend for Soft {
             max_srq_sge: MAX_SRQ_SGE,
             max_msg_size: (RECV_BUFFER_SIZE - wire::HEADER_SIZE) as u32,
             tgt_qp_recv_wr: RECV_WR,
+            tgt_qp_bytes: RECV_WR * RECV_BUFFER_SIZE as u32,
+            srq_bytes: (SRQ_BACKLOG * RECV_BUFFER_SIZE) as u32,
             reserved: 0,
         }
     }

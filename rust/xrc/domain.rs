@@ -219,6 +219,7 @@ impl<B: Backend> Domain<B> {
             tgt_qps: inner.tgt_qps.values().count() as u32,
             srqs: inner.srqs,
             reserved: 0,
+            bytes: 0,
         }
     }
 

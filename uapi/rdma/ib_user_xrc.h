@@ -22,6 +22,11 @@
  *                    while objects depend on it
  *   EFAULT           a bad pointer
  *   EIO              the device is gone; only closing still works
+ *   EACCES           the handle of the XRCD may list and query only, or the TGT QP
+ *                    has another job key
+ *   ESTALE           the TGT QP behind the handle was reclaimed; only closing it
+ *                    still works
+ *   EDQUOT           a limit of the domain is reached
  *
  * Before IB_XRC_METHOD_BIND a file belongs to no device: driver_id must then be
  * RDMA_DRIVER_UNKNOWN and only IB_XRC_METHOD_BIND and
@@ -66,6 +71,7 @@ enum ib_xrc_objects {
 	IB_XRC_OBJECT_COMP_CHANNEL,
 	IB_XRC_OBJECT_CQ,
 	IB_XRC_OBJECT_SRQ,
+	IB_XRC_OBJECT_EVENT_FILE,
 };
 
 /* -------------------------------------------------------------- context -- */
@@ -147,6 +153,9 @@ struct ib_xrc_limits {
 	__u32 max_msg_size;
 	/* Receive buffers that the kernel posts to each TGT QP. */
 	__u32 tgt_qp_recv_wr;
+	/* Bytes that a TGT QP, and an SRQ, count against ib_xrc_policy.max_bytes. */
+	__u32 tgt_qp_bytes;
+	__u32 srq_bytes;
 	__u32 reserved;
 };
 
@@ -164,6 +173,8 @@ enum ib_xrc_xrcd_methods {
 	IB_XRC_METHOD_XRCD_QUERY,
 	/* List the TGT QPs of the domain, in the order of their numbers. */
 	IB_XRC_METHOD_XRCD_LIST_TGT_QPS,
+	/* List the SRQs of the domain, in the order of their numbers. */
+	IB_XRC_METHOD_XRCD_LIST_SRQS,
 };
 
 /*
@@ -172,6 +183,25 @@ enum ib_xrc_xrcd_methods {
  * file system of FD cannot be unmounted while the domain is open (EBUSY).
  * EBADF: FD is not open. EAGAIN: the inode has no domain and O_CREAT is not set.
  * EINVAL: it has one and O_EXCL is set.
+ *
+ * What the handle may do depends on how FD was opened, at this moment and for
+ * good; an anonymous domain may be used by its handle without limits.
+ *   EACCES  FD was not opened for reading; or POLICY would make a new domain
+ *           and FD was not opened for writing
+ *   Query and list, of domain and TGT QPs, need no more. Everything else that
+ *   is done with the handle needs FD to have been opened for writing if the
+ *   domain has IB_XRC_DOMAIN_USE_NEEDS_WRITE (else EACCES when it is tried).
+ *
+ * POLICY is for who makes the domain. EEXIST: there is one already, and its
+ * policy is not this one; without POLICY the opener takes what there is, and who
+ * makes a domain gets struct ib_xrc_policy with all fields 0. EINVAL: POLICY has
+ * unknown values or flags.
+ *
+ * JOB_KEY marks all TGT QPs and SRQs that are made with the handle. A message is
+ * accepted only if TGT QP and SRQ both have the same key, or none; else it is
+ * refused like one to an SRQ number that does not exist. Modifying, connecting,
+ * disconnecting and opening a TGT QP needs the key that it has (else EACCES).
+ * The key is a secret: it is never shown.
  */
 enum ib_xrc_xrcd_open_attrs {
 	/* handle, new */
@@ -180,6 +210,17 @@ enum ib_xrc_xrcd_open_attrs {
 	IB_XRC_ATTR_XRCD_OPEN_FD,
 	/* ? in u32: O_CREAT, O_EXCL of <fcntl.h>; other bits are ignored */
 	IB_XRC_ATTR_XRCD_OPEN_OFLAGS,
+	/* ? in struct ib_xrc_policy */
+	IB_XRC_ATTR_XRCD_OPEN_POLICY,
+	/* ? in u64: the job key; not given is not the same as any value */
+	IB_XRC_ATTR_XRCD_OPEN_JOB_KEY,
+	/*
+	 * ? raw fd: an event file of this file (else EBADF), which is told of TGT
+	 * QPs created in and reclaimed from the domain, until the handle is closed
+	 */
+	IB_XRC_ATTR_XRCD_OPEN_EVENT_FILE,
+	/* ? in u64: what these events carry; 0 if not given */
+	IB_XRC_ATTR_XRCD_OPEN_USER_HANDLE,
 };
 
 enum ib_xrc_xrcd_close_attrs {
@@ -190,8 +231,10 @@ enum ib_xrc_xrcd_close_attrs {
 enum ib_xrc_xrcd_query_attrs {
 	/* handle */
 	IB_XRC_ATTR_XRCD_QUERY_HANDLE = (1U << UVERBS_ID_NS_SHIFT),
-	/* out struct ib_xrc_xrcd_info */
+	/* ? out struct ib_xrc_xrcd_info */
 	IB_XRC_ATTR_XRCD_QUERY_RESP_INFO,
+	/* ? out struct ib_xrc_policy */
+	IB_XRC_ATTR_XRCD_QUERY_RESP_POLICY,
 };
 
 enum ib_xrc_xrcd_list_tgt_qps_attrs {
@@ -208,10 +251,66 @@ enum ib_xrc_xrcd_list_tgt_qps_attrs {
 	IB_XRC_ATTR_XRCD_LIST_TGT_QPS_AFTER,
 };
 
+enum ib_xrc_xrcd_list_srqs_attrs {
+	/* handle */
+	IB_XRC_ATTR_XRCD_LIST_SRQS_HANDLE = (1U << UVERBS_ID_NS_SHIFT),
+	/* ? out struct ib_xrc_srq_info[] */
+	IB_XRC_ATTR_XRCD_LIST_SRQS_RESP_SRQS,
+	/* out u32: how many there are, however many were written */
+	IB_XRC_ATTR_XRCD_LIST_SRQS_RESP_COUNT,
+	/* ? in u32: as IB_XRC_ATTR_XRCD_LIST_TGT_QPS_AFTER */
+	IB_XRC_ATTR_XRCD_LIST_SRQS_AFTER,
+};
+
 /* When a TGT QP dies. */
-enum ib_xrc_policy {
+enum ib_xrc_policy_type {
 	/* With its last registration: closed, or its file gone. */
 	IB_XRC_POLICY_REFS = 0,
+	/*
+	 * With the domain. Without registrations also before: at once if it is
+	 * in error or when an async error hits it, or once linger_ms passed.
+	 */
+	IB_XRC_POLICY_DOMAIN = 1,
+};
+
+enum ib_xrc_domain_flags {
+	/*
+	 * An async error destroys a TGT QP even while there are registrations,
+	 * which from then on answer ESTALE.
+	 */
+	IB_XRC_DOMAIN_RECLAIM_REFERENCED = 1U << 0,
+	/*
+	 * While the domain has no SRQ, it has no TGT QPs without registrations:
+	 * they go with its last SRQ, and later ones with their last
+	 * registration. IB_XRC_POLICY_DOMAIN only (else EINVAL).
+	 */
+	IB_XRC_DOMAIN_RECLAIM_WITH_LAST_SRQ = 1U << 1,
+	/* Using the domain needs its file opened for writing. */
+	IB_XRC_DOMAIN_USE_NEEDS_WRITE = 1U << 2,
+};
+
+/* The rules of a domain. Written by its creator, never changed after that. */
+struct ib_xrc_policy {
+	/* enum ib_xrc_policy_type */
+	__u32 type;
+	/* enum ib_xrc_domain_flags */
+	__u32 flags;
+	/*
+	 * Milliseconds that a TGT QP stays without registrations, and up to a
+	 * sixteenth more; 0: as long as the domain. IB_XRC_POLICY_DOMAIN only
+	 * (else EINVAL).
+	 */
+	__u32 linger_ms;
+	/* TGT QPs, and SRQs, of the domain at a time; 0: not limited. */
+	__u32 max_tgt_qps;
+	__u32 max_srqs;
+	/* Must be zero. */
+	__u32 reserved;
+	/*
+	 * Bytes of receive buffers that the kernel keeps for TGT QPs and SRQs of
+	 * the domain, see ib_xrc_limits; 0: not limited.
+	 */
+	__aligned_u64 max_bytes;
 };
 
 /* A domain. All fields are written by the kernel. */
@@ -219,13 +318,15 @@ struct ib_xrc_xrcd_info {
 	/* Inode and device number (new_encode_dev) of the file; 0 if anonymous. */
 	__aligned_u64 inode;
 	__u32 dev;
-	/* enum ib_xrc_policy */
+	/* enum ib_xrc_policy_type */
 	__u32 policy;
 	/* XRCD handles open on the domain, in all files. */
 	__u32 handles;
 	__u32 tgt_qps;
 	__u32 srqs;
 	__u32 reserved;
+	/* Bytes that count against ib_xrc_policy.max_bytes. */
+	__aligned_u64 bytes;
 };
 
 /* --------------------------------------------------------------- TGT QP -- */
@@ -249,6 +350,10 @@ enum ib_xrc_tgt_qp_methods {
 	IB_XRC_METHOD_TGT_QP_CONNECT,
 	/* Give the registration back. */
 	IB_XRC_METHOD_TGT_QP_CLOSE,
+	/* Stop receiving: see ib_xrc_tgt_qp_disconnect_attrs. */
+	IB_XRC_METHOD_TGT_QP_DISCONNECT,
+	/* List the registrations with it, oldest first, by handle or (domain, QPN). */
+	IB_XRC_METHOD_TGT_QP_LIST_HOLDERS,
 };
 
 enum ib_xrc_tgt_qp_create_attrs {
@@ -258,9 +363,20 @@ enum ib_xrc_tgt_qp_create_attrs {
 	IB_XRC_ATTR_TGT_QP_CREATE_XRCD,
 	/* out u32: the QP number, 24 bits, which INI QPs connect to */
 	IB_XRC_ATTR_TGT_QP_CREATE_RESP_QP_NUM,
+	/*
+	 * ? raw fd: an event file of this file (else EBADF), which is told of
+	 * errors and the reclaim of the TGT QP, until the handle is closed
+	 */
+	IB_XRC_ATTR_TGT_QP_CREATE_EVENT_FILE,
+	/* ? in u64: what these events carry; 0 if not given */
+	IB_XRC_ATTR_TGT_QP_CREATE_USER_HANDLE,
 };
 
-/* EINVAL: the domain has no TGT QP of this number. */
+/*
+ * EINVAL: the domain has no TGT QP of this number, or has it no more. Opening one
+ * that has been in error since before reports the error once more, to the new
+ * EVENT_FILE.
+ */
 enum ib_xrc_tgt_qp_open_attrs {
 	/* handle, new */
 	IB_XRC_ATTR_TGT_QP_OPEN_HANDLE = (1U << UVERBS_ID_NS_SHIFT),
@@ -268,6 +384,10 @@ enum ib_xrc_tgt_qp_open_attrs {
 	IB_XRC_ATTR_TGT_QP_OPEN_XRCD,
 	/* in u32 */
 	IB_XRC_ATTR_TGT_QP_OPEN_QP_NUM,
+	/* ? raw fd: as IB_XRC_ATTR_TGT_QP_CREATE_EVENT_FILE */
+	IB_XRC_ATTR_TGT_QP_OPEN_EVENT_FILE,
+	/* ? in u64: as IB_XRC_ATTR_TGT_QP_CREATE_USER_HANDLE */
+	IB_XRC_ATTR_TGT_QP_OPEN_USER_HANDLE,
 };
 
 /*
@@ -312,6 +432,9 @@ enum ib_xrc_tgt_qp_query_attrs {
  *
  * When a transition fails the call returns its errno, the earlier ones stand,
  * and RESP_STATE (written on failure too) says which state the QP is in.
+ *
+ * ETIMEDOUT: TIMEOUT_MS passed before the next transition could begin; one that
+ * has begun takes as long as the device takes. EINTR: a fatal signal came.
  */
 enum ib_xrc_tgt_qp_connect_attrs {
 	/* ? handle */
@@ -324,11 +447,79 @@ enum ib_xrc_tgt_qp_connect_attrs {
 	IB_XRC_ATTR_TGT_QP_CONNECT_ATTR,
 	/* ? out u32: enum ib_qp_state after the call */
 	IB_XRC_ATTR_TGT_QP_CONNECT_RESP_STATE,
+	/* ? in u32: milliseconds; without it only the device limits the time */
+	IB_XRC_ATTR_TGT_QP_CONNECT_TIMEOUT_MS,
 };
 
 enum ib_xrc_tgt_qp_close_attrs {
 	/* handle */
 	IB_XRC_ATTR_TGT_QP_CLOSE_HANDLE = (1U << UVERBS_ID_NS_SHIFT),
+};
+
+/*
+ * One of HANDLE alone, RELEASE alone, or XRCD and QP_NUM (else EINVAL). The call
+ * takes the QP to the ERR state, waits until the device has given all receive
+ * buffers back, then up to TIMEOUT_MS for the messages that have arrived to be
+ * delivered: those which find no buffer posted at their SRQ until then are
+ * dropped. So when it returns 0 each message that the QP ever acknowledged was
+ * delivered or is counted in RESP.
+ *
+ * With RELEASE the registration is given back as well, if the call succeeds.
+ *
+ * ETIMEDOUT: the device or the memory of a receiver took too long, some seconds
+ * more than TIMEOUT_MS. EINTR: a fatal signal came. EIO: the device was removed
+ * meanwhile. In these cases the QP is in the ERR state or on its way there, and
+ * the call may be repeated.
+ */
+enum ib_xrc_tgt_qp_disconnect_attrs {
+	/* ? handle */
+	IB_XRC_ATTR_TGT_QP_DISCONNECT_HANDLE = (1U << UVERBS_ID_NS_SHIFT),
+	/* ? handle: closed if the call succeeds */
+	IB_XRC_ATTR_TGT_QP_DISCONNECT_RELEASE,
+	/* ? handle of the XRCD */
+	IB_XRC_ATTR_TGT_QP_DISCONNECT_XRCD,
+	/* ? in u32 */
+	IB_XRC_ATTR_TGT_QP_DISCONNECT_QP_NUM,
+	/* in u32: milliseconds that messages may wait for buffers */
+	IB_XRC_ATTR_TGT_QP_DISCONNECT_TIMEOUT_MS,
+	/* ? out struct ib_xrc_disconnect_info */
+	IB_XRC_ATTR_TGT_QP_DISCONNECT_RESP_INFO,
+};
+
+/* What a disconnect found. All fields are written by the kernel. */
+struct ib_xrc_disconnect_info {
+	/* Messages that waited at SRQs when the call began, and were delivered. */
+	__aligned_u64 delivered_msgs;
+	/* Messages that had arrived and were dropped by this call. */
+	__aligned_u64 flushed_msgs;
+};
+
+/* Either HANDLE alone, or XRCD and QP_NUM (else EINVAL). */
+enum ib_xrc_tgt_qp_list_holders_attrs {
+	/* ? handle */
+	IB_XRC_ATTR_TGT_QP_LIST_HOLDERS_HANDLE = (1U << UVERBS_ID_NS_SHIFT),
+	/* ? handle of the XRCD */
+	IB_XRC_ATTR_TGT_QP_LIST_HOLDERS_XRCD,
+	/* ? in u32 */
+	IB_XRC_ATTR_TGT_QP_LIST_HOLDERS_QP_NUM,
+	/* ? out struct ib_xrc_holder_info[] */
+	IB_XRC_ATTR_TGT_QP_LIST_HOLDERS_RESP_HOLDERS,
+	/* out u32: how many there are, however many were written */
+	IB_XRC_ATTR_TGT_QP_LIST_HOLDERS_RESP_COUNT,
+	/* ? in u64: list and count only those with a greater id than this */
+	IB_XRC_ATTR_TGT_QP_LIST_HOLDERS_AFTER,
+};
+
+/* A registration. All fields are written by the kernel. */
+struct ib_xrc_holder_info {
+	/* Tells the registrations of a TGT QP apart; the first one's is 1. */
+	__aligned_u64 id;
+	/*
+	 * The process that registered, in the pid namespace of the caller; 0 if it
+	 * is not visible there. Its descriptor may have been passed on since.
+	 */
+	__u32 pid;
+	__u32 reserved;
 };
 
 /* A TGT QP. All fields are written by the kernel. */
@@ -503,6 +694,8 @@ enum ib_xrc_srq_methods {
 	IB_XRC_METHOD_SRQ_KICK,
 	/* Messages that wait for a buffer are dropped. */
 	IB_XRC_METHOD_SRQ_DESTROY,
+	/* Set the limit, as ibv_modify_srq(3). */
+	IB_XRC_METHOD_SRQ_MODIFY,
 };
 
 /*
@@ -526,6 +719,11 @@ enum ib_xrc_srq_create_attrs {
 	IB_XRC_ATTR_SRQ_CREATE_RESP_SRQ_NUM,
 	/* out struct ib_xrc_ring_info: struct ib_xrc_srq_ring */
 	IB_XRC_ATTR_SRQ_CREATE_RESP_RING,
+	/*
+	 * ? raw fd: an event file of this file (else EBADF), which is told of the
+	 * SRQ's limit and backlog; its events carry USER_HANDLE
+	 */
+	IB_XRC_ATTR_SRQ_CREATE_EVENT_FILE,
 };
 
 enum ib_xrc_srq_kick_attrs {
@@ -536,6 +734,31 @@ enum ib_xrc_srq_kick_attrs {
 enum ib_xrc_srq_destroy_attrs {
 	/* handle */
 	IB_XRC_ATTR_SRQ_DESTROY_HANDLE = (1U << UVERBS_ID_NS_SHIFT),
+};
+
+enum ib_xrc_srq_modify_attrs {
+	/* handle */
+	IB_XRC_ATTR_SRQ_MODIFY_HANDLE = (1U << UVERBS_ID_NS_SHIFT),
+	/*
+	 * in u32: raise IB_XRC_EVENT_SRQ_LIMIT once when fewer work requests than
+	 * this are posted, at once if that is so already; 0: never. EINVAL: more
+	 * than the ring has entries.
+	 */
+	IB_XRC_ATTR_SRQ_MODIFY_LIMIT,
+};
+
+/* An SRQ. All fields are written by the kernel. */
+struct ib_xrc_srq_info {
+	/* 24 bits. */
+	__u32 srq_num;
+	/* enum ib_xrc_srq_ring_flags */
+	__u32 flags;
+	/* As ib_xrc_holder_info.pid: the process whose memory is posted. */
+	__u32 pid;
+	/* Messages that wait for a buffer, or are being delivered. */
+	__u32 waiting_msgs;
+	/* Messages delivered. */
+	__aligned_u64 recv_msgs;
 };
 
 enum ib_xrc_srq_ring_flags {
@@ -574,6 +797,91 @@ struct ib_xrc_recv_wqe {
 	__u32 num_sge;
 	__u32 reserved;
 	struct ib_uverbs_sge sge[];
+};
+
+/* ----------------------------------------------------------- event file -- */
+
+/*
+ * An event file is a descriptor for asynchronous events. poll(2) reports it
+ * readable while one waits; read(2) takes as many as fit, each a struct
+ * ib_xrc_event, and blocks for the first unless O_NONBLOCK is set (then EAGAIN).
+ * EINVAL: the buffer holds not even one. A file may have several, and each
+ * object says which one it reports to, if any. Ports and the device report to
+ * all of them.
+ *
+ * The queue is bounded. What finds it full is dropped, and
+ * IB_XRC_EVENT_OVERFLOW takes its place: it comes after the events which were
+ * queued before, and says how many were dropped. Events of an object that was
+ * closed are no longer in the queue when the close returns.
+ *
+ * When the device is removed, IB_XRC_EVENT_DEVICE_REMOVED is the last event:
+ * it is never dropped, and once it was read, read returns EIO. poll reports
+ * EPOLLERR from the removal on.
+ */
+enum ib_xrc_event_file_methods {
+	IB_XRC_METHOD_EVENT_FILE_CREATE = (1U << UVERBS_ID_NS_SHIFT),
+};
+
+/* EINVAL: DEPTH is 0 or above IB_XRC_EVENT_FILE_MAX_DEPTH. */
+enum ib_xrc_event_file_create_attrs {
+	/* fd, new: close-on-exec */
+	IB_XRC_ATTR_EVENT_FILE_CREATE_FD = (1U << UVERBS_ID_NS_SHIFT),
+	/* ? in u32: events that can wait; IB_XRC_EVENT_FILE_DEPTH if not given */
+	IB_XRC_ATTR_EVENT_FILE_CREATE_DEPTH,
+};
+
+#define IB_XRC_EVENT_FILE_DEPTH 256
+#define IB_XRC_EVENT_FILE_MAX_DEPTH 4096
+
+enum ib_xrc_event_type {
+	/* Events were dropped here: VALUE says how many. */
+	IB_XRC_EVENT_OVERFLOW = 0,
+	/* XRCD: somebody created TGT QP NUMBER. */
+	IB_XRC_EVENT_TGT_QP_CREATED = 1,
+	/* TGT QP: NUMBER is in error; VALUE is an enum ib_event_type. */
+	IB_XRC_EVENT_TGT_QP_ERROR = 2,
+	/*
+	 * XRCD and TGT QP: NUMBER was destroyed; VALUE is an enum
+	 * ib_xrc_reclaim_reason.
+	 */
+	IB_XRC_EVENT_TGT_QP_RECLAIMED = 3,
+	/* SRQ: fewer than the limit are posted to SRQ NUMBER; VALUE is the limit. */
+	IB_XRC_EVENT_SRQ_LIMIT = 4,
+	/*
+	 * SRQ: so many messages wait for buffers at SRQ NUMBER that senders are
+	 * held back from now on; VALUE says how many. Raised again only after
+	 * all of them were delivered.
+	 */
+	IB_XRC_EVENT_SRQ_BACKLOG = 5,
+	/* Port NUMBER of the device became active, or ceased to be. */
+	IB_XRC_EVENT_PORT_ACTIVE = 6,
+	IB_XRC_EVENT_PORT_DOWN = 7,
+	/* The device is gone; nothing comes after this. */
+	IB_XRC_EVENT_DEVICE_REMOVED = 8,
+};
+
+enum ib_xrc_reclaim_reason {
+	/* Its last registration was given back. */
+	IB_XRC_RECLAIM_LAST_REF = 1,
+	/* An async error hit it. */
+	IB_XRC_RECLAIM_ERROR = 2,
+	/* It was without registrations for ib_xrc_policy.linger_ms. */
+	IB_XRC_RECLAIM_LINGER = 3,
+	/* It was without registrations, and the domain without SRQs. */
+	IB_XRC_RECLAIM_LAST_SRQ = 4,
+};
+
+/* An event, 24 bytes. All fields are written by the kernel. */
+struct ib_xrc_event {
+	/* USER_HANDLE of the object that it is reported for; else 0. */
+	__aligned_u64 user_handle;
+	/* enum ib_xrc_event_type */
+	__u32 type;
+	/* QP number, SRQ number or port number. */
+	__u32 number;
+	/* See enum ib_xrc_event_type; else 0. */
+	__u32 value;
+	__u32 reserved;
 };
 
 /* ------------------------------------------------------ XRC over RC wire -- */
