@@ -51,6 +51,14 @@ bool ib_xrc_helper_can_do_rc(struct ib_device *device)
 	return false;
 }
 
+void ib_xrc_helper_init_ib_event_handler(struct ib_event_handler *event_handler,
+					 struct ib_device *device,
+					 void (*handler)(struct ib_event_handler *event_handler,
+							 struct ib_event *event))
+{
+	INIT_IB_EVENT_HANDLER(event_handler, device, handler);
+}
+
 /* As uverbs does for a modify of a QP. */
 void ib_xrc_helper_ah_attr_from_uapi(struct ib_device *device, struct rdma_ah_attr *dst,
 				     const struct ib_uverbs_ah_attr *src)

@@ -18,6 +18,10 @@ bool ib_xrc_helper_rdma_dev_access_current_netns(const struct ib_device *device)
 bool ib_xrc_helper_rdma_is_port_valid(const struct ib_device *device, unsigned int port);
 enum rdma_ah_attr_type ib_xrc_helper_rdma_ah_find_type(struct ib_device *device, u32 port);
 bool ib_xrc_helper_can_do_rc(struct ib_device *device);
+void ib_xrc_helper_init_ib_event_handler(struct ib_event_handler *event_handler,
+					 struct ib_device *device,
+					 void (*handler)(struct ib_event_handler *event_handler,
+							 struct ib_event *event));
 void ib_xrc_helper_ah_attr_from_uapi(struct ib_device *device, struct rdma_ah_attr *dst,
 				     const struct ib_uverbs_ah_attr *src);
 void ib_xrc_helper_ah_attr_to_uapi(struct ib_uverbs_ah_attr *dst, const struct rdma_ah_attr *src);

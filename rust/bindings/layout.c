@@ -31,7 +31,9 @@ int main(void)
 	AT(ib_device, phys_port_cnt);
 	SIZE(ib_device_attr);
 	SIZE(ib_event);
+	AT(ib_event, element);
 	AT(ib_event, event);
+	SIZE(ib_event_handler);
 	SIZE(ib_pd);
 	AT(ib_pd, local_dma_lkey);
 	SIZE(ib_qp);

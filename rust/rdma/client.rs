@@ -20,7 +20,10 @@ use kernel::{
     types::Opaque,
 };
 
-use super::device::{as_context, Device};
+use super::{
+    device::{as_context, Device, Live},
+    device_events::{DeviceEventHandler, DeviceEvents},
+};
 use crate::bindings;
 
 /// What wants to know the RC-capable devices. All its functions are called in process
@@ -32,8 +35,15 @@ pub(crate) trait Client: 'static {
     /// Name of the client.
     const NAME: &'static CStr;
 
-    /// A device is there. If this fails the device is not used.
-    fn add(device: &Arc<Device>) -> Result<Arc<Self::Data>>;
+    /// Makes what is kept for a device. If this fails the device is not used.
+    fn new_data(device: &Arc<Device>) -> Result<Arc<Self::Data>>;
+
+    /// A device is there, and may be used from now on, unless this fails.
+    fn add(data: &Arc<Self::Data>) -> Result;
+
+    /// A port of the device became active, or ceased to be. Runs after `new_data` and before
+    /// `remove`, maybe before `add`.
+    fn port_event(data: &Self::Data, port: u32, active: bool);
 
     /// The device is going and its gate is closed: wakes those who sleep inside the gate
     /// for anything but the device.
@@ -114,40 +124,32 @@ impl<C: Client> ClientRegistration<C> {
                 return e.to_errno();
             }
         };
-        let entry = C::add(&device).and_then(|data| {
-            KBox::new(
-                Entry::<C> {
-                    device: device.clone(),
-                    data: data.clone(),
-                },
-                GFP_KERNEL,
-            )
-            .map_err(|e| {
-                retire::<C>(&device, Some(data));
-                e.into()
-            })
-        });
-        match entry {
-            Ok(entry) => {
-                // SAFETY: Both are registered.
-                unsafe {
-                    bindings::ib_set_client_data(
-                        raw.as_ptr(),
-                        CURRENT.load(Relaxed),
-                        as_context(KBox::into_raw(entry)),
-                    )
-                };
-                0
-            }
-            Err(e) => {
-                // A second time, if it was the entry that could not be had: harmless.
-                if !device.is_removed() {
-                    retire::<C>(&device, None);
+        let entry = Entry::<C>::new(&device)
+            .inspect_err(|_| retire::<C>(&device, None))
+            .and_then(|entry| match C::add(&entry.data) {
+                Ok(()) => Ok(entry),
+                Err(e) => {
+                    retire(&device, Some(entry));
+                    Err(e)
                 }
+            });
+        let entry = match entry {
+            Ok(entry) => entry,
+            Err(e) => {
                 pr_err!("cannot use device {}: {:?}\n", device.index(), e);
-                e.to_errno()
+                return e.to_errno();
             }
-        }
+        };
+
+        // SAFETY: Both are registered.
+        unsafe {
+            bindings::ib_set_client_data(
+                raw.as_ptr(),
+                CURRENT.load(Relaxed),
+                as_context(KBox::into_raw(entry)),
+            )
+        };
+        0
     }
 
     /// # Safety
@@ -159,9 +161,9 @@ impl<C: Client> ClientRegistration<C> {
         }
         // SAFETY: `add` has made it of a `KBox`, and this is called once.
         let entry = unsafe { KBox::from_raw(data.cast::<Entry<C>>()) };
-        let Entry { device, data } = KBox::into_inner(entry);
+        let device = entry.device.clone();
 
-        retire::<C>(&device, Some(data));
+        retire(&device, Some(entry));
     }
 }
 
@@ -179,15 +181,48 @@ impl<C: Client> PinnedDrop for ClientRegistration<C> {
 struct Entry<C: Client> {
     device: Arc<Device>,
     data: Arc<C::Data>,
+    events: Pin<KBox<DeviceEvents<Events<C>>>>,
+}
+
+impl<C: Client> Entry<C> {
+    /// What may fail is done here, before anybody else knows the device.
+    fn new(device: &Arc<Device>) -> Result<KBox<Self>> {
+        let data = C::new_data(device)?;
+        let live = Live::new(&device.enter()?, device)?;
+        let events = KBox::pin_init(DeviceEvents::new(live, Events(data.clone())), GFP_KERNEL)?;
+        let entry = Self {
+            device: device.clone(),
+            data,
+            events,
+        };
+
+        Ok(KBox::new(entry, GFP_KERNEL)?)
+    }
+}
+
+/// Passes the events of a device on to the client.
+struct Events<C: Client>(Arc<C::Data>);
+
+impl<C: Client> DeviceEventHandler for Events<C> {
+    fn port_event(&self, port: u32, active: bool) {
+        C::port_event(&self.0, port, active);
+    }
 }
 
 /// Stops all use of a device. When this returns no kernel object is on it, and none can be
 /// made.
-fn retire<C: Client>(device: &Device, data: Option<Arc<C::Data>>) {
+fn retire<C: Client>(device: &Device, entry: Option<KBox<Entry<C>>>) {
     device.gate().close();
-    if let Some(data) = &data {
-        C::wake(data);
-    }
+
+    let data = entry.map(|entry| {
+        let Entry { data, events, .. } = KBox::into_inner(entry);
+
+        // Waits for the handler if it runs, which it does not after this.
+        drop(events);
+        C::wake(&data);
+        data
+    });
+
     device.gate().drain();
     if let Some(data) = data {
         C::remove(data);

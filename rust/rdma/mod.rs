@@ -27,6 +27,7 @@
 
 pub(crate) mod client;
 pub(crate) mod device;
+mod device_events;
 pub(crate) mod gate;
 pub(crate) mod pd;
 pub(crate) mod qp;

@@ -128,15 +128,22 @@ impl Client for XrcClient {
 
     const NAME: &'static CStr = c"ib_xrc";
 
-    fn add(device: &Arc<Device>) -> Result<Arc<Self::Data>> {
+    fn new_data(device: &Arc<Device>) -> Result<Arc<Self::Data>> {
         let workqueues = REGISTRY.lock().workqueues.clone().ok_or(ENODEV)?;
-        let xrc_device = XrcDevice::new(device.clone(), workqueues)?;
 
+        XrcDevice::new(device.clone(), workqueues)
+    }
+
+    fn add(xrc_device: &Arc<Self::Data>) -> Result {
         REGISTRY
             .lock()
             .devices
             .push(xrc_device.clone(), GFP_KERNEL)?;
-        Ok(xrc_device)
+        Ok(())
+    }
+
+    fn port_event(xrc_device: &Self::Data, port: u32, active: bool) {
+        xrc_device.services().removal().port_event(port, active);
     }
 
     fn wake(_xrc_device: &Self::Data) {

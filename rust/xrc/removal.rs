@@ -16,6 +16,9 @@ use kernel::{
 pub(crate) trait RemovalListener: Send + Sync {
     /// The device is gone. Must not sleep for long, and is called once at most.
     fn device_removed(&self);
+
+    /// A port became active, or ceased to be. Must not sleep for long.
+    fn port_event(&self, _port: u32, _active: bool) {}
 }
 
 /// The listeners of a device.
@@ -71,7 +74,14 @@ impl RemovalListeners {
         })
     }
 
-    /// Tells everybody. Sleeps.
+    /// Tells everybody of a port. Sleeps.
+    pub(crate) fn port_event(&self, port: u32, active: bool) {
+        for listener in self.inner.lock().listeners.values() {
+            listener.port_event(port, active);
+        }
+    }
+
+    /// Tells everybody of the removal. Sleeps.
     pub(crate) fn device_removed(&self) {
         let mut inner = self.inner.lock();
 
