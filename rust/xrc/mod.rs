@@ -11,6 +11,8 @@ pub(crate) mod comp_channel;
 pub(crate) mod context;
 pub(crate) mod device;
 mod domain;
+pub(crate) mod event_file;
+mod event_queue;
 mod methods;
 mod object;
 pub(crate) mod registry;

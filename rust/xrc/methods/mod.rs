@@ -22,9 +22,12 @@ use super::{
 mod comp_channel;
 mod context;
 mod cq;
+mod event_file;
 mod srq;
 mod tgt_qp;
 mod xrcd;
+
+use event_file::event_source;
 
 /// All objects and their methods.
 pub(crate) static OBJECTS: &[ObjectSpec<Context>] = &[
@@ -67,6 +70,10 @@ pub(crate) static OBJECTS: &[ObjectSpec<Context>] = &[
     ObjectSpec {
         id: bindings::IB_XRC_OBJECT_SRQ as u16,
         methods: &[srq::Create::METHOD, srq::Kick::METHOD, srq::Destroy::METHOD],
+    },
+    ObjectSpec {
+        id: bindings::IB_XRC_OBJECT_EVENT_FILE as u16,
+        methods: &[event_file::Create::METHOD],
     },
 ];
 
