@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Who is told when a device goes.
+//! Who is told when a device goes, and meanwhile of its ports.
 
 use kernel::{
     new_mutex,
@@ -92,7 +92,7 @@ impl RemovalListeners {
     }
 }
 
-/// A listener is told of the removal while this exists.
+/// A listener is told while this exists.
 pub(crate) struct Listening {
     listeners: Arc<RemovalListeners>,
     id: u64,
