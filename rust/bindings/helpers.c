@@ -186,7 +186,13 @@ void ib_xrc_helper_ib_dma_unmap_single(struct ib_device *device, u64 dma_addr, s
 #include <linux/highmem.h>
 #include <linux/kdev_t.h>
 #include <linux/mm.h>
+#include <linux/sched/signal.h>
 #include <linux/uaccess.h>
+
+bool ib_xrc_helper_fatal_signal_pending(void)
+{
+	return fatal_signal_pending(current);
+}
 
 u32 ib_xrc_helper_new_encode_dev(dev_t dev)
 {

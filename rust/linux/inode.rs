@@ -7,7 +7,10 @@
 use core::ptr::NonNull;
 
 use kernel::{
-    fs::LocalFile,
+    fs::{
+        file::flags,
+        LocalFile, //
+    },
     prelude::*, //
 };
 
@@ -30,6 +33,7 @@ pub(crate) struct InodeKey(usize);
 pub(crate) struct InodeRef {
     inode: NonNull<bindings::inode>,
     path: bindings::path,
+    open_mode: u32,
 }
 
 // SAFETY: References to inodes and paths may be dropped by any thread.
@@ -60,7 +64,21 @@ impl InodeRef {
         unsafe { bindings::path_get(&path) };
 
         // INVARIANT: We just took the references.
-        Ok(Self { inode, path })
+        Ok(Self {
+            inode,
+            path,
+            open_mode: file.flags() & flags::O_ACCMODE,
+        })
+    }
+
+    /// Whether the file was opened for reading.
+    pub(crate) fn is_readable(&self) -> bool {
+        matches!(self.open_mode, flags::O_RDONLY | flags::O_RDWR)
+    }
+
+    /// Whether the file was opened for writing.
+    pub(crate) fn is_writable(&self) -> bool {
+        matches!(self.open_mode, flags::O_WRONLY | flags::O_RDWR)
     }
 
     /// The identity of the inode, until `self` and all other references to it are dropped.

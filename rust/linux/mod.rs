@@ -8,5 +8,6 @@ pub(crate) mod anon_file;
 pub(crate) mod chardev;
 pub(crate) mod inode;
 pub(crate) mod shared_memory;
+pub(crate) mod sleep;
 pub(crate) mod user_memory;
 pub(crate) mod workqueue;
