@@ -12,9 +12,9 @@
 //! | what only reads a [`Device`](device::Device), [`Device::enter`](device::Device::enter) | any |
 //! | making a [`Pd`](pd::Pd) or [`Qp`](qp::Qp), modify, query | process, inside the device's gate |
 //! | dropping a `Pd` or `Qp` | process; not from a [`QpHandler`](qp::QpHandler) |
-//! | [`RecvQueue::post`](recv_queue::RecvQueue::post) | process, with no spinlock held that `QpHandler::event` takes |
+//! | [`RecvQueue::post`](recv_queue::RecvQueue::post) | process, with no spinlock held that `QpHandler::error` takes |
 //! | `QpHandler::received`, `flushed` | run in a workqueue, one at a time per QP; may sleep and post |
-//! | `QpHandler::event` | runs in any context, at any time until the `Qp` has been dropped |
+//! | `QpHandler::error` | runs in any context, at any time until the `Qp` has been dropped |
 //! | [`Client`](client::Client) | its functions run in process context |
 //!
 //! # Removal

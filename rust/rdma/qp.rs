@@ -26,50 +26,32 @@ use super::{
 };
 use crate::bindings;
 
-/// An asynchronous event of a QP.
+/// Why a QP is in error, `enum ib_event_type`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum QpEvent {
-    /// The QP is in error, as the device failed.
-    Fatal,
-    /// The QP is in error: a request that made no sense.
-    ReqErr,
-    /// The QP is in error: a request that was not allowed.
-    AccessErr,
-    /// A packet came before the QP was in RTS.
-    CommEst,
-    /// All work that had been begun before SQD is done.
-    SqDrained,
-    /// The alternate path is used now.
-    PathMig,
-    /// The alternate path could not be used.
-    PathMigErr,
-    /// The QP is in error and takes no more receive buffers.
-    LastWqeReached,
-    /// Another `enum ib_event_type`.
-    Other(u32),
+#[repr(u32)]
+pub(crate) enum QpError {
+    /// The device, or something on this host, failed.
+    Fatal = bindings::IB_EVENT_QP_FATAL,
+    /// A request that made no sense.
+    Request = bindings::IB_EVENT_QP_REQ_ERR,
+    /// A request that was not allowed.
+    Access = bindings::IB_EVENT_QP_ACCESS_ERR,
 }
 
-impl QpEvent {
-    fn from_raw(event: bindings::ib_event_type) -> Self {
+impl QpError {
+    /// `None`: an event which is no error.
+    fn from_event(event: bindings::ib_event_type) -> Option<Self> {
         match event {
-            bindings::IB_EVENT_QP_FATAL => Self::Fatal,
-            bindings::IB_EVENT_QP_REQ_ERR => Self::ReqErr,
-            bindings::IB_EVENT_QP_ACCESS_ERR => Self::AccessErr,
-            bindings::IB_EVENT_COMM_EST => Self::CommEst,
-            bindings::IB_EVENT_SQ_DRAINED => Self::SqDrained,
-            bindings::IB_EVENT_PATH_MIG => Self::PathMig,
-            bindings::IB_EVENT_PATH_MIG_ERR => Self::PathMigErr,
-            bindings::IB_EVENT_QP_LAST_WQE_REACHED => Self::LastWqeReached,
-            other => Self::Other(other),
+            bindings::IB_EVENT_QP_FATAL => Some(Self::Fatal),
+            bindings::IB_EVENT_QP_REQ_ERR => Some(Self::Request),
+            bindings::IB_EVENT_QP_ACCESS_ERR => Some(Self::Access),
+            _ => None,
         }
     }
 
-    /// Whether the QP is in error, or soon will be.
-    pub(crate) fn is_error(self) -> bool {
-        matches!(
-            self,
-            Self::Fatal | Self::ReqErr | Self::AccessErr | Self::LastWqeReached
-        )
+    /// `enum ib_event_type`.
+    pub(crate) fn raw(self) -> u32 {
+        self as u32
     }
 }
 
@@ -86,10 +68,10 @@ pub(crate) trait QpHandler: Send + Sync + 'static {
     /// the QP is in error, but those that are left when it is destroyed.
     fn flushed(&self, wc: &WorkCompletion);
 
-    /// An asynchronous event. Runs in any context: takes spinlocks only, which are never held
-    /// when a buffer is posted or a QP modified, and are taken with interrupts disabled
-    /// elsewhere.
-    fn event(&self, event: QpEvent);
+    /// An asynchronous event says that the QP is in error. Runs in any context: takes spinlocks
+    /// only, which are never held when a buffer is posted or a QP modified, and are taken with
+    /// interrupts disabled elsewhere.
+    fn error(&self, error: QpError);
 }
 
 /// What the callbacks of a QP get.
@@ -363,9 +345,11 @@ impl<H: QpHandler> Qp<H> {
         // SAFETY: The context lives longer than the QP.
         let context = unsafe { &*context.cast::<Context<H>>() };
         // SAFETY: The event is valid during the call.
-        let event = QpEvent::from_raw(unsafe { (*event).event });
+        let event = unsafe { (*event).event };
 
-        context.handler.event(event);
+        if let Some(error) = QpError::from_event(event) {
+            context.handler.error(error);
+        }
     }
 }
 

@@ -139,7 +139,7 @@ impl RecvQueue {
     }
 
     /// Whether no buffer is posted and no completion of one is being handled.
-    pub(super) fn is_drained(&self) -> bool {
+    pub(crate) fn is_drained(&self) -> bool {
         let inner = self.inner.lock();
 
         inner.posted.is_empty() && !inner.handling

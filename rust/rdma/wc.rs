@@ -30,6 +30,11 @@ impl WorkCompletion {
         self.0.status == bindings::IB_WC_SUCCESS
     }
 
+    /// Whether the work request was given back because the QP was in error already.
+    pub(crate) fn is_flushed(&self) -> bool {
+        self.0.status == bindings::IB_WC_WR_FLUSH_ERR
+    }
+
     /// Bytes received, of an RDMA WRITE those written.
     pub(crate) fn byte_len(&self) -> u32 {
         self.0.byte_len

@@ -23,7 +23,8 @@ use crate::{
     },
     xrc::{
         backend::Srq as _,
-        device::Services, //
+        device::Services,
+        tgt_qp::JobKey, //
     },
 };
 
@@ -66,9 +67,20 @@ impl SoftDomain {
         self.pd.lock().clone().ok_or(EIO)
     }
 
-    /// The SRQ of this number, if it is of this domain. Does not sleep.
-    pub(super) fn find_srq(&self, num: u32) -> Option<Arc<SoftSrq>> {
-        self.srqs.lock().get(&num).cloned()
+    /// The SRQ of this number, if it is of this domain and job. Does not sleep.
+    pub(super) fn find_srq(&self, num: u32, key: Option<JobKey>) -> Option<Arc<SoftSrq>> {
+        self.srqs
+            .lock()
+            .get(&num)
+            .filter(|srq| srq.key() == key)
+            .cloned()
+    }
+
+    /// The first SRQ of this number or a greater one. Does not sleep.
+    pub(super) fn next_srq(&self, num: u32) -> Option<Arc<SoftSrq>> {
+        let mut srqs = self.srqs.lock();
+
+        Some(srqs.cursor_lower_bound_mut(&num)?.current().1.clone())
     }
 
     /// Makes an SRQ known to senders. Sleeps.

@@ -7,6 +7,8 @@
 //! a spare buffer each, charged to who made the SRQ, and a TGT QP one without for each of its
 //! buffers. So nothing is allocated, and nothing can fail, when a message comes.
 
+use core::ptr;
+
 use kernel::{
     list::{
         impl_list_arc_safe,
@@ -20,7 +22,10 @@ use kernel::{
 
 use crate::{
     bindings,
-    rdma::recv_buffer::RecvBuffer, //
+    rdma::{
+        qp::QpError,
+        recv_buffer::RecvBuffer, //
+    },
 };
 
 use super::{
@@ -164,16 +169,21 @@ impl Message {
     /// The message arrived at its receiver.
     pub(super) fn delivered(&self) {
         if let Some(content) = &self.content {
-            content.receiver.target().delivered(self.payload().len());
+            content.receiver.delivered(self.payload().len());
         }
     }
 
-    /// The receiver could not take the message: the TGT QP goes to the error state.
-    pub(super) fn refuse(&self) {
+    /// The message could not be taken: the TGT QP goes to the error state.
+    pub(super) fn refuse(&self, error: QpError) {
         if let Some(content) = &self.content {
-            let target = content.receiver.target().clone();
-
-            target.refused(content.connection);
+            content.receiver.refuse(content.connection, error);
         }
+    }
+
+    /// Whether it came from there.
+    pub(super) fn is_from(&self, receiver: &Receiver) -> bool {
+        self.content
+            .as_ref()
+            .is_some_and(|content| ptr::eq(&*content.receiver, receiver))
     }
 }

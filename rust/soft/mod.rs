@@ -29,7 +29,8 @@ use crate::{
             Target, //
         },
         comp_channel::CqNotifier,
-        device::Services, //
+        device::Services,
+        tgt_qp::JobKey, //
     },
 };
 
@@ -87,8 +88,9 @@ impl Backend for Soft {
         domain: &Arc<Self::Domain>,
         gate: &GateGuard<'_>,
         target: Arc<dyn Target>,
+        key: Option<JobKey>,
     ) -> Result<Self::TgtQp> {
-        tgt_qp::SoftTgtQp::new(domain, gate, target)
+        tgt_qp::SoftTgtQp::new(domain, gate, target, key)
     }
 
     fn create_cq(cqe: u32, notifier: Option<CqNotifier>) -> Result<Arc<Self::Cq>> {

@@ -11,6 +11,10 @@ use kernel::{
     new_mutex, new_spinlock, new_work,
     prelude::*,
     sync::{
+        atomic::{
+            ordering::Relaxed,
+            Atomic, //
+        },
         barrier::{
             smp_mb,
             Full, //
@@ -31,15 +35,18 @@ use crate::{
         shared_memory::SharedMemory,
         user_memory::UserMemory, //
     },
+    rdma::qp::QpError,
     xrc::{
         backend::{
             Srq,
             SrqAttr, //
         },
+        event_file::EventSource,
         srq_num::{
             SrqNum,
             SrqNums, //
-        }, //
+        },
+        tgt_qp::JobKey, //
     },
 };
 
@@ -47,6 +54,7 @@ use super::{
     cq::SoftCq,
     domain::SoftDomain,
     message::Message,
+    tgt_qp::Receiver,
     MAX_SRQ_SGE,
     SRQ_BACKLOG, //
 };
@@ -65,6 +73,11 @@ pub(crate) struct SoftSrq {
     cq: Arc<SoftCq>,
     num: SrqNum,
     user_handle: u64,
+    key: Option<JobKey>,
+    /// Messages that are neither delivered nor dropped yet.
+    waiting: Atomic<u32>,
+    /// Messages that were delivered.
+    delivered: Atomic<u64>,
     /// The memory that posted addresses mean.
     memory: UserMemory,
     ring: SharedMemory,
@@ -90,12 +103,18 @@ struct Queue {
     closed: bool,
     /// The kernel's own copy: the one in the ring is for userspace to read.
     flags: u32,
+    /// Who is told of the limit and the backlog.
+    events: Option<EventSource>,
+    /// The backlog was told of, and is not over.
+    backlogged: bool,
 }
 
 /// Where delivery stands.
 struct Delivery {
     /// The kernel's own copy: the one in the ring is for userspace to read.
     consumer: u32,
+    /// Tell when fewer work requests than this are posted; 0: never.
+    limit: u32,
 }
 
 /// A receive work request, copied from the ring.
@@ -135,6 +154,9 @@ impl SoftSrq {
                 cq,
                 num,
                 user_handle: attr.user_handle,
+                key: attr.key,
+                waiting: Atomic::new(0),
+                delivered: Atomic::new(0),
                 memory,
                 ring,
                 entries,
@@ -146,11 +168,16 @@ impl SoftSrq {
                         spares,
                         closed: false,
                         flags: 0,
+                        events: attr.events,
+                        backlogged: false,
                     },
                     "SoftSrq::queue"
                 ),
                 delivery <- new_mutex!(
-                    Delivery { consumer: 0 },
+                    Delivery {
+                        consumer: 0,
+                        limit: 0,
+                    },
                     "SoftSrq::delivery"
                 ),
                 work <- new_work!("SoftSrq::work"),
@@ -162,15 +189,39 @@ impl SoftSrq {
         Ok(srq)
     }
 
+    /// The job that it belongs to.
+    pub(super) fn key(&self) -> Option<JobKey> {
+        self.key
+    }
+
     /// Takes a place for a message. `None`: so many messages wait that their senders are to be held
     /// back. Does not sleep.
     pub(super) fn take_spare(&self) -> Option<ListArc<Message>> {
-        self.queue.lock().spares.pop_front()
+        let mut queue = self.queue.lock();
+        let spare = queue.spares.pop_front();
+
+        if spare.is_none() && !queue.backlogged && !queue.closed {
+            queue.backlogged = true;
+            self.raise(
+                &queue,
+                bindings::IB_XRC_EVENT_SRQ_BACKLOG,
+                self.waiting.load(Relaxed),
+            );
+        }
+        spare
+    }
+
+    fn raise(&self, queue: &Queue, event_type: u32, value: u32) {
+        if let Some(events) = &queue.events {
+            events.raise(event_type, self.num.get(), value);
+        }
     }
 
     /// Takes a message, to be delivered in turn. `ENOTCONN`: the SRQ takes no more; the message is
     /// dropped. Does not sleep.
     pub(super) fn enqueue(self: &Arc<Self>, message: ListArc<Message>) -> Result {
+        self.waiting.add(1u32, Relaxed);
+
         let mut queue = self.queue.lock();
 
         if queue.closed {
@@ -195,6 +246,7 @@ impl SoftSrq {
             return;
         };
 
+        let _ = self.waiting.fetch_sub(1u32, Relaxed);
         if content.holds_back {
             content
                 .receiver
@@ -202,6 +254,31 @@ impl SoftSrq {
         } else {
             self.queue.lock().spares.push_back(place);
         }
+        content.receiver.finished();
+    }
+
+    /// Drops the messages of a TGT QP that wait. Returns how many. Sleeps.
+    pub(super) fn flush(&self, receiver: &Receiver) -> u64 {
+        let mut flushed = 0;
+
+        while let Some(message) = self.pop_message_from(receiver) {
+            self.finish(message);
+            flushed += 1;
+        }
+        flushed
+    }
+
+    fn pop_message_from(&self, receiver: &Receiver) -> Option<ListArc<Message>> {
+        let mut queue = self.queue.lock();
+        let mut cursor = queue.messages.cursor_front();
+
+        while let Some(next) = cursor.peek_next() {
+            if next.is_from(receiver) {
+                return Some(next.remove());
+            }
+            cursor.move_next();
+        }
+        None
     }
 
     /// Takes no more messages, and drops those that wait after `f` has seen them. Sleeps, but not
@@ -219,7 +296,7 @@ impl SoftSrq {
     /// Sleeps, but not while a message is copied.
     pub(super) fn fail(&self) {
         // Their senders think that they arrived.
-        self.stop(Message::refuse);
+        self.stop(|message| message.refuse(QpError::Fatal));
         self.set_flags(&mut self.queue.lock(), bindings::IB_XRC_SRQ_RING_ERROR);
     }
 
@@ -240,6 +317,7 @@ impl SoftSrq {
             return false;
         }
         if queue.messages.is_empty() {
+            queue.backlogged = false;
             self.set_flags(&mut queue, 0);
             return false;
         }
@@ -316,7 +394,7 @@ impl SoftSrq {
         let result = self.deliver(delivery, &wr, &message);
 
         if result.is_err() {
-            message.refuse();
+            message.refuse(QpError::Fatal);
         }
         self.finish(message);
         result.map(|()| true)
@@ -325,37 +403,67 @@ impl SoftSrq {
     /// Copies a message and completes the work request. `Err`: the SRQ is to be put in error.
     fn deliver(&self, delivery: &mut Delivery, wr: &RecvWr, message: &Message) -> Result {
         // An owner that holds up each message for as long as it can is not waited for again.
-        let status = self.scatter(wr, message.payload())?;
-        let failed = status != bindings::IB_WC_SUCCESS;
+        let refusal = self.scatter(wr, message.payload())?;
+        let status = match refusal {
+            None => bindings::IB_WC_SUCCESS,
+            Some(QpError::Request) => bindings::IB_WC_LOC_LEN_ERR,
+            Some(_) => bindings::IB_WC_LOC_PROT_ERR,
+        };
         let mut cqe = message.completion();
 
         cqe.wr_id = wr.wr_id;
         cqe.srq_user_handle = self.user_handle;
         cqe.status = status;
-        if failed {
+        if refusal.is_some() {
             cqe.byte_len = 0;
         }
 
         delivery.consumer = delivery.consumer.wrapping_add(1);
         self.ring.store_release_u32(CONSUMER, delivery.consumer)?;
+        self.check_limit(delivery)?;
 
         // Before userspace can see the completion. As with XRC, a receiver's error is the TGT QP's.
-        if failed {
-            message.refuse();
-        } else {
-            message.delivered();
+        match refusal {
+            Some(error) => message.refuse(error),
+            None => {
+                self.delivered.add(1u64, Relaxed);
+                message.delivered();
+            }
         }
-        self.cq.complete(&cqe, failed || message.solicited())
+        self.cq
+            .complete(&cqe, refusal.is_some() || message.solicited())
     }
 
-    /// Copies a message into the buffers of a work request. Returns the status of its completion.
+    /// Tells once that the limit is reached.
+    fn check_limit(&self, delivery: &mut Delivery) -> Result {
+        if delivery.limit == 0 {
+            return Ok(());
+        }
+
+        let posted = self
+            .ring
+            .load_acquire_u32(PRODUCER)?
+            .wrapping_sub(delivery.consumer);
+
+        if posted < delivery.limit {
+            self.raise(
+                &self.queue.lock(),
+                bindings::IB_XRC_EVENT_SRQ_LIMIT,
+                delivery.limit,
+            );
+            delivery.limit = 0;
+        }
+        Ok(())
+    }
+
+    /// Copies a message into the buffers of a work request. Returns why that is not possible.
     /// `EBUSY`: the owner keeps its memory locked.
-    fn scatter(&self, wr: &RecvWr, mut payload: &[u8]) -> Result<bindings::ib_wc_status> {
+    fn scatter(&self, wr: &RecvWr, mut payload: &[u8]) -> Result<Option<QpError>> {
         let sges = wr.sges.iter().take(wr.num_sge);
         let room: u64 = sges.clone().map(|sge| u64::from(sge.length)).sum();
 
         if room < payload.len() as u64 {
-            return Ok(bindings::IB_WC_LOC_LEN_ERR);
+            return Ok(Some(QpError::Request));
         }
         for sge in sges {
             let len = payload.len().min(sge.length as usize);
@@ -364,11 +472,11 @@ impl SoftSrq {
             match self.memory.write(sge.addr, now) {
                 Ok(()) => {}
                 Err(error) if error == EBUSY => return Err(error),
-                Err(_) => return Ok(bindings::IB_WC_LOC_PROT_ERR),
+                Err(_) => return Ok(Some(QpError::Access)),
             }
             payload = later;
         }
-        Ok(bindings::IB_WC_SUCCESS)
+        Ok(None)
     }
 }
 
@@ -401,8 +509,33 @@ impl Srq for SoftSrq {
             .enqueue::<Arc<Self>, 0>(self);
     }
 
+    fn set_limit(&self, limit: u32) -> Result {
+        if limit > self.entries {
+            return Err(EINVAL);
+        }
+
+        let mut delivery = self.delivery.lock();
+
+        delivery.limit = limit;
+        self.check_limit(&mut delivery)
+    }
+
+    fn info(&self) -> bindings::ib_xrc_srq_info {
+        bindings::ib_xrc_srq_info {
+            srq_num: self.num.get(),
+            flags: self.queue.lock().flags,
+            pid: 0,
+            waiting_msgs: self.waiting.load(Relaxed),
+            recv_msgs: self.delivered.load(Relaxed),
+        }
+    }
+
     fn close(&self) {
         self.stop(|_| {});
+
+        let events = self.queue.lock().events.take();
+
+        drop(events);
         // Once this returns the kernel writes no more to the owner's memory.
         drop(self.delivery.lock());
     }

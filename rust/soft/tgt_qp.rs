@@ -10,6 +10,14 @@ use kernel::{
     new_spinlock,
     prelude::*,
     sync::{
+        atomic::{
+            ordering::{
+                Acquire,
+                Full,
+                Relaxed, //
+            },
+            Atomic, //
+        },
         Arc,
         SetOnce,
         SpinLock, //
@@ -21,7 +29,7 @@ use crate::{
         gate::GateGuard,
         qp::{
             Qp,
-            QpEvent,
+            QpError,
             QpHandler, //
         },
         qp_attr::{
@@ -32,10 +40,15 @@ use crate::{
         recv_queue::RecvQueue,
         wc::WorkCompletion, //
     },
-    xrc::backend::{
-        Target,
-        TgtQp,
-        Transition, //
+    xrc::{
+        backend::{
+            Arrivals,
+            Srq as _,
+            Target,
+            TgtQp,
+            Transition, //
+        },
+        tgt_qp::JobKey, //
     },
 };
 
@@ -61,8 +74,9 @@ impl SoftTgtQp {
         domain: &Arc<SoftDomain>,
         gate: &GateGuard<'_>,
         target: Arc<dyn Target>,
+        key: Option<JobKey>,
     ) -> Result<Self> {
-        let receiver = Receiver::new(domain, target)?;
+        let receiver = Receiver::new(domain, target, key)?;
         let qp = Qp::new(gate, &domain.pd()?, receiver.clone(), RECV_WR)?;
 
         receiver.qp.populate((qp.num(), qp.queue().clone()));
@@ -101,7 +115,14 @@ impl TgtQp for SoftTgtQp {
         let Transition { from, to, mask } = transition;
         let mask = attr.complete_for_rc(from, to, mask);
 
+        // From here on buffers that come back unused are no error.
+        if matches!(to, QpState::Err | QpState::Reset) {
+            self.receiver.leaving.store(1, Relaxed);
+        }
         self.qp.modify(gate, &attr, mask)?;
+        if to == QpState::Init {
+            self.receiver.leaving.store(0, Relaxed);
+        }
         if from == QpState::Reset && to == QpState::Init {
             if let Err(error) = self.fill() {
                 let (attr, mask) = QpAttr::to_state(QpState::Reset);
@@ -116,6 +137,10 @@ impl TgtQp for SoftTgtQp {
     fn query(&self, gate: &GateGuard<'_>) -> Result<QpAttr> {
         self.qp.query(gate)
     }
+
+    fn arrivals(&self) -> Arc<dyn Arrivals> {
+        self.receiver.clone()
+    }
 }
 
 /// Where the messages of a TGT QP arrive.
@@ -123,6 +148,13 @@ impl TgtQp for SoftTgtQp {
 pub(super) struct Receiver {
     domain: Arc<SoftDomain>,
     target: Arc<dyn Target>,
+    key: Option<JobKey>,
+    /// The QP is in ERR or RESET, or on its way there, because it was asked to.
+    leaving: Atomic<u32>,
+    /// Messages at SRQs.
+    waiting: Atomic<u32>,
+    /// Messages that were delivered.
+    delivered: Atomic<u64>,
     /// The QP's number, and where its buffers are posted. Set before it can receive.
     qp: SetOnce<(u32, Arc<RecvQueue>)>,
     /// Places for messages which hold a buffer back: as many as there are buffers to post.
@@ -131,7 +163,11 @@ pub(super) struct Receiver {
 }
 
 impl Receiver {
-    fn new(domain: &Arc<SoftDomain>, target: Arc<dyn Target>) -> Result<Arc<Self>> {
+    fn new(
+        domain: &Arc<SoftDomain>,
+        target: Arc<dyn Target>,
+        key: Option<JobKey>,
+    ) -> Result<Arc<Self>> {
         let mut idle = List::new();
 
         for _ in 0..RECV_WR {
@@ -144,6 +180,10 @@ impl Receiver {
             pin_init!(Self {
                 domain,
                 target,
+                key,
+                leaving: Atomic::new(0),
+                waiting: Atomic::new(0),
+                delivered: Atomic::new(0),
                 qp: SetOnce::new(),
                 idle <- new_spinlock!(idle, "Receiver::idle"),
             }),
@@ -159,6 +199,24 @@ impl Receiver {
     /// The QP number, 24 bits.
     pub(super) fn qp_num(&self) -> u32 {
         self.qp.as_ref().map_or(0, |&(num, _)| num)
+    }
+
+    /// A message of this connection could not be taken.
+    pub(super) fn refuse(&self, connection: u32, error: QpError) {
+        self.target.refused();
+        self.target.clone().failed(connection, error);
+    }
+
+    /// A message of `bytes` bytes was delivered.
+    pub(super) fn delivered(&self, bytes: usize) {
+        self.delivered.add(1u64, Relaxed);
+        self.target.delivered(bytes);
+    }
+
+    /// A message is over, delivered or not.
+    pub(super) fn finished(&self) {
+        // What was done with it comes before.
+        let _ = self.waiting.fetch_sub(1u32, Full);
     }
 
     /// Takes a place back, and posts the buffer which the message there has held back.
@@ -180,7 +238,7 @@ impl Receiver {
             // A QP that takes none any more needs none.
             Err(error) if error == ENOTCONN || error == ENOSPC => {}
             // With a buffer less for good it might some day have none.
-            Err(_) => self.target.clone().refused(connection),
+            Err(_) => self.target.clone().failed(connection, QpError::Fatal),
         }
     }
 
@@ -197,7 +255,10 @@ impl Receiver {
 
         let imm = wc.imm_data().ok_or(EINVAL)?;
         let envelope = wire::decode(imm, buffer.data()).map_err(|_| EINVAL)?;
-        let srq = self.domain.find_srq(envelope.srq_num).ok_or(EINVAL)?;
+        let srq = self
+            .domain
+            .find_srq(envelope.srq_num, self.key)
+            .ok_or(EINVAL)?;
         let connection = self.target.connection();
 
         // The buffer is replaced at once, so that the sender can go on, unless too many messages
@@ -219,6 +280,7 @@ impl Receiver {
         if let Some(replacement) = replacement {
             self.post(queue, replacement, connection);
         }
+        self.waiting.add(1u32, Relaxed);
         srq.enqueue(message)
     }
 }
@@ -226,16 +288,53 @@ impl Receiver {
 impl QpHandler for Receiver {
     fn received(self: &Arc<Self>, queue: &Arc<RecvQueue>, buffer: RecvBuffer, wc: &WorkCompletion) {
         if self.deliver(queue, buffer, wc).is_err() {
-            self.target.clone().refused(self.target.connection());
+            self.refuse(self.target.connection(), QpError::Request);
         }
     }
 
-    fn flushed(&self, _wc: &WorkCompletion) {
+    fn flushed(&self, wc: &WorkCompletion) {
         // For some errors, a message longer than the buffer for one, rxe raises no event.
-        self.target.failed();
+        let error = if !wc.is_flushed() {
+            QpError::Request
+        } else if self.leaving.load(Relaxed) == 0 {
+            QpError::Fatal
+        } else {
+            return;
+        };
+
+        // If it follows an event, that was first.
+        self.error(error);
     }
 
-    fn event(&self, event: QpEvent) {
-        self.target.event(event);
+    fn error(&self, error: QpError) {
+        self.target.clone().failed(self.target.connection(), error);
+    }
+}
+
+impl Arrivals for Receiver {
+    fn is_drained(&self) -> bool {
+        match self.qp.as_ref() {
+            Some((_, queue)) => queue.is_drained(),
+            None => true,
+        }
+    }
+
+    fn waiting(&self) -> u32 {
+        self.waiting.load(Acquire)
+    }
+
+    fn delivered(&self) -> u64 {
+        self.delivered.load(Relaxed)
+    }
+
+    fn flush(&self) -> u64 {
+        let mut num = 0;
+        let mut flushed = 0;
+
+        while let Some(srq) = self.domain.next_srq(num) {
+            flushed += srq.flush(self);
+            num = srq.num().saturating_add(1);
+        }
+        flushed
     }
 }

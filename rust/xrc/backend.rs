@@ -14,7 +14,7 @@ use crate::{
     rdma::{
         device::Device,
         gate::GateGuard,
-        qp::QpEvent,
+        qp::QpError,
         qp_attr::{
             QpAttr,
             QpAttrMask,
@@ -26,16 +26,16 @@ use crate::{
 use super::{
     comp_channel::CqNotifier,
     device::Services,
-    removal::RemovalListener, //
+    event_file::EventSource,
+    removal::RemovalListener,
+    tgt_qp::JobKey, //
 };
 
 /// What a TGT QP tells the domain logic.
 pub(crate) trait Target: Send + Sync {
-    /// The QP raised an async event. Called in atomic context.
-    fn event(&self, event: QpEvent);
-
-    /// The QP went to the error state by itself. Called in any context.
-    fn failed(&self);
+    /// An error hit this connection of the QP, which goes to the error state if it is not there
+    /// yet, unless there is another connection by now. Called in any context.
+    fn failed(self: Arc<Self>, connection: u32, error: QpError);
 
     /// Tells one connection of the QP from the next: a RESET is between them. Called in any
     /// context.
@@ -47,9 +47,8 @@ pub(crate) trait Target: Send + Sync {
     /// A message of `bytes` bytes was handed to an SRQ. Called in any context.
     fn delivered(&self, bytes: usize);
 
-    /// A message of this connection could not be accepted: the QP must go to the error state,
-    /// unless there is another connection by now. Called in any context.
-    fn refused(self: Arc<Self>, connection: u32);
+    /// A message could not be accepted. Called in any context.
+    fn refused(&self);
 }
 
 /// A step of a TGT QP's state machine.
@@ -78,6 +77,24 @@ pub(crate) trait TgtQp: Send + Sync + Sized {
 
     /// Reads the attributes as the device has them. Sleeps.
     fn query(&self, gate: &GateGuard<'_>) -> Result<QpAttr>;
+
+    /// What it has received, which may be asked when the QP is gone.
+    fn arrivals(&self) -> Arc<dyn Arrivals>;
+}
+
+/// The messages that a TGT QP has received. Called in process context.
+pub(crate) trait Arrivals: Send + Sync {
+    /// Whether the device has given back all receive buffers: then no message comes any more.
+    fn is_drained(&self) -> bool;
+
+    /// Messages that are neither delivered nor dropped yet.
+    fn waiting(&self) -> u32;
+
+    /// Messages that were delivered.
+    fn delivered(&self) -> u64;
+
+    /// Drops those that wait for a buffer. Returns how many. Sleeps.
+    fn flush(&self) -> u64;
 }
 
 /// What an SRQ is created with; validated against [`Backend::limits`] by the caller.
@@ -88,6 +105,10 @@ pub(crate) struct SrqAttr {
     pub(crate) max_sge: u32,
     /// What completions carry.
     pub(crate) user_handle: u64,
+    /// Whose messages it takes.
+    pub(crate) key: Option<JobKey>,
+    /// Who is told of its limit and its backlog.
+    pub(crate) events: Option<EventSource>,
 }
 
 /// An SRQ of a backend.
@@ -103,6 +124,13 @@ pub(crate) trait Srq: Send + Sync {
 
     /// Userspace has posted while messages were waiting. Does not sleep.
     fn kick(self: Arc<Self>);
+
+    /// Raises `IB_XRC_EVENT_SRQ_LIMIT` once fewer than `limit` work requests are posted, which may
+    /// be so now; 0: never. `EINVAL`: that is more than can be. Sleeps.
+    fn set_limit(&self, limit: u32) -> Result;
+
+    /// The SRQ as userspace sees it, but for the process. Does not sleep.
+    fn info(&self) -> bindings::ib_xrc_srq_info;
 
     /// Takes no more messages and drops those that wait. Sleeps, never waits for userspace.
     fn close(&self);
@@ -141,11 +169,13 @@ pub(crate) trait Backend: Send + Sync + Sized + 'static {
     /// of use. The TGT QPs were dropped before. Sleeps.
     fn remove_domain(domain: &Self::Domain);
 
-    /// Makes a TGT QP in the RESET state. Sleeps.
+    /// Makes a TGT QP in the RESET state, whose messages reach SRQs with the same `key` only.
+    /// Sleeps.
     fn create_tgt_qp(
         domain: &Arc<Self::Domain>,
         gate: &GateGuard<'_>,
         target: Arc<dyn Target>,
+        key: Option<JobKey>,
     ) -> Result<Self::TgtQp>;
 
     /// Makes a CQ of `cqe` entries, which notifies `notifier`. Sleeps.

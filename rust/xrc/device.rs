@@ -30,6 +30,7 @@ use crate::{
 use super::{
     backend::Backend,
     domain::Domain,
+    policy::Policy,
     removal::RemovalListeners,
     srq_num::SrqNums,
     workqueues::Workqueues, //
@@ -165,32 +166,40 @@ impl<B: Backend> XrcDevice<B> {
     ///
     /// The errnos are those of `ib_uverbs_open_xrcd()` in `drivers/infiniband/core/uverbs_cmd.c`:
     /// `EAGAIN` if the inode has no domain and `O_CREAT` is not in `oflags`, `EINVAL` if it has
-    /// one and `O_EXCL` is.
+    /// one and `O_EXCL` is. `EEXIST` if its policy is not `policy`, `EACCES` if the file was not
+    /// opened in a mode that allows it.
     pub(crate) fn open_domain(
         self: &Arc<Self>,
         gate: &GateGuard<'_>,
         inode: Option<InodeRef>,
         oflags: u32,
+        policy: Option<Policy>,
     ) -> Result<DomainHandle<B>> {
         let named = inode.as_ref().map(|inode| DomainKey::Inode(inode.key()));
 
-        if let Some(key) = named {
-            if let Some(handle) = self.find_domain(&mut self.domains.lock(), key, oflags)? {
+        if let (Some(key), Some(inode)) = (named, &inode) {
+            if !inode.is_readable() {
+                return Err(EACCES);
+            }
+            if let Some(handle) = self.find_domain(&mut self.domains.lock(), key, oflags, policy)? {
                 return Ok(handle);
             }
             if oflags & bindings::O_CREAT == 0 {
                 return Err(EAGAIN);
             }
+            if policy.is_some() && !inode.is_writable() {
+                return Err(EACCES);
+            }
         }
 
         // Made without the lock, since it touches hardware; if somebody else was faster, theirs
         // counts and this one is dropped again.
-        let domain = Domain::new(&self.services, gate, inode)?;
+        let domain = Domain::new(&self.services, gate, inode, policy.unwrap_or_default())?;
         let node = RBTreeNodeReservation::new(GFP_KERNEL_ACCOUNT)?;
         let mut domains = self.domains.lock();
         let key = match named {
             Some(key) => {
-                if let Some(handle) = self.find_domain(&mut domains, key, oflags)? {
+                if let Some(handle) = self.find_domain(&mut domains, key, oflags, policy)? {
                     return Ok(handle);
                 }
                 key
@@ -223,6 +232,7 @@ impl<B: Backend> XrcDevice<B> {
         domains: &mut Domains<B>,
         key: DomainKey,
         oflags: u32,
+        policy: Option<Policy>,
     ) -> Result<Option<DomainHandle<B>>> {
         let Some(entry) = domains.tree.get_mut(&key) else {
             return Ok(None);
@@ -230,6 +240,9 @@ impl<B: Backend> XrcDevice<B> {
 
         if oflags & bindings::O_EXCL != 0 {
             return Err(EINVAL);
+        }
+        if policy.is_some_and(|policy| policy != *entry.domain.policy()) {
+            return Err(EEXIST);
         }
 
         entry.handles = entry.handles.checked_add(1).ok_or(EOVERFLOW)?;

@@ -3,16 +3,16 @@
 //! XRC domains: where TGT QPs and SRQs meet.
 
 use kernel::{
+    current,
     new_mutex,
     prelude::*,
-    rbtree::{
-        RBTree,
-        RBTreeNodeReservation, //
-    },
+    rbtree::RBTree,
     sync::{
+        aref::ARef,
         Arc,
         Mutex, //
     },
+    task::Task, //
 };
 
 use crate::{
@@ -22,9 +22,34 @@ use crate::{
 };
 
 use super::{
-    backend::Backend,
+    backend::{
+        Backend,
+        Srq as _, //
+    },
     device::Services,
-    tgt_qp::TgtQp, //
+    holders,
+    lifetime::members::{
+        Members,
+        Reason,
+        Room, //
+    },
+    linger::{
+        self,
+        Expire,
+        LingerTimer, //
+    },
+    list,
+    policy::Policy,
+    quota::{
+        Amount,
+        Charge,
+        Quota, //
+    },
+    subscribers::Subscribers,
+    tgt_qp::{
+        JobKey,
+        TgtQp, //
+    }, //
 };
 
 /// A domain.
@@ -33,30 +58,21 @@ pub(crate) struct Domain<B: Backend> {
     services: Arc<Services>,
     /// The file that the domain is found by. The reference keeps the inode's identity.
     inode: Option<InodeRef>,
+    policy: Policy,
     backend: Arc<B::Domain>,
-    /// Taken for lookups and counting only, never while hardware is touched.
+    quota: Arc<Quota>,
+    subscribers: Arc<Subscribers>,
+    linger_timer: Arc<LingerTimer>,
     #[pin]
-    inner: Mutex<Inner<B>>,
+    tgt_qps: Members<TgtQp<B>>,
+    /// Taken for lookups only.
+    #[pin]
+    srqs: Mutex<RBTree<u32, SrqEntry<B>>>,
 }
 
-struct Inner<B: Backend> {
-    tgt_qps: RBTree<u32, TgtQpEntry<B>>,
-    srqs: u32,
-}
-
-struct TgtQpEntry<B: Backend> {
-    tgt_qp: Arc<TgtQp<B>>,
-    /// Registrations with it.
-    refs: u32,
-}
-
-impl<B: Backend> Inner<B> {
-    fn tgt_qps_after(&self, after: Option<u32>) -> impl Iterator<Item = &TgtQpEntry<B>> {
-        self.tgt_qps
-            .iter()
-            .filter(move |&(&num, _)| after.is_none_or(|after| num > after))
-            .map(|(_, entry)| entry)
-    }
+struct SrqEntry<B: Backend> {
+    srq: Arc<B::Srq>,
+    process: ARef<Task>,
 }
 
 impl<B: Backend> Domain<B> {
@@ -65,7 +81,12 @@ impl<B: Backend> Domain<B> {
         services: &Arc<Services>,
         gate: &GateGuard<'_>,
         inode: Option<InodeRef>,
+        policy: Policy,
     ) -> Result<Arc<Self>> {
+        let rules = policy.rules();
+        let quota = Quota::new(&policy)?;
+        let subscribers = Subscribers::new()?;
+        let linger_timer = LingerTimer::new(services, rules.linger_ns)?;
         let backend = B::open_domain(services, gate)?;
         let services = services.clone();
 
@@ -73,17 +94,21 @@ impl<B: Backend> Domain<B> {
             pin_init!(Self {
                 services,
                 inode,
+                policy,
                 backend,
-                inner <- new_mutex!(
-                    Inner {
-                        tgt_qps: RBTree::new(),
-                        srqs: 0,
-                    },
-                    "Domain::inner"
-                ),
+                quota,
+                subscribers,
+                linger_timer,
+                tgt_qps <- Members::new(rules),
+                srqs <- new_mutex!(RBTree::new(), "Domain::srqs"),
             }),
             GFP_KERNEL_ACCOUNT,
         )
+    }
+
+    /// What the objects of the device need.
+    pub(crate) fn services(&self) -> &Arc<Services> {
+        &self.services
     }
 
     /// What the backend keeps for the domain.
@@ -91,144 +116,178 @@ impl<B: Backend> Domain<B> {
         &self.backend
     }
 
-    /// Makes a TGT QP with one reference, the caller's. Sleeps.
-    pub(crate) fn create_tgt_qp(&self, gate: &GateGuard<'_>) -> Result<Arc<TgtQp<B>>> {
-        let node = RBTreeNodeReservation::new(GFP_KERNEL_ACCOUNT)?;
-        let tgt_qp = TgtQp::new(&self.services, &self.backend, gate)?;
-        let entry = TgtQpEntry {
-            tgt_qp: tgt_qp.clone(),
-            refs: 1,
-        };
+    /// The rules of the domain.
+    pub(crate) fn policy(&self) -> &Policy {
+        &self.policy
+    }
 
-        // The number is free here: the device gives it out again only after the earlier QP was
-        // destroyed, which comes after its entry was removed.
-        let old = self
-            .inner
-            .lock()
-            .tgt_qps
-            .insert(node.into_node(tgt_qp.num(), entry));
+    /// Who is told of the TGT QPs that come and go.
+    pub(crate) fn subscribers(&self) -> &Arc<Subscribers> {
+        &self.subscribers
+    }
 
-        drop(old);
+    /// Makes a TGT QP with one registration, the caller's. `EDQUOT`: the domain has too many.
+    /// Sleeps.
+    pub(crate) fn create_tgt_qp(
+        self: &Arc<Self>,
+        gate: &GateGuard<'_>,
+        key: Option<JobKey>,
+    ) -> Result<Arc<TgtQp<B>>> {
+        let charge = Quota::charge(
+            &self.quota,
+            Amount {
+                tgt_qps: 1,
+                srqs: 0,
+                bytes: B::limits(self.services.device()).tgt_qp_bytes.into(),
+            },
+        )?;
+        let room = Room::new()?;
+        let tgt_qp = TgtQp::new(self, gate, key, charge)?;
+
+        self.tgt_qps.insert(room, tgt_qp.clone());
+        self.subscribers
+            .raise(bindings::IB_XRC_EVENT_TGT_QP_CREATED, tgt_qp.num(), 0);
         Ok(tgt_qp)
     }
 
-    /// Takes a reference on the TGT QP of this number. `EINVAL`: there is none (as
-    /// `ib_open_qp()`).
+    /// Registers with the TGT QP of this number. `EINVAL`: there is none (as `ib_open_qp()`).
     pub(crate) fn get_tgt_qp(&self, qp_num: u32) -> Result<Arc<TgtQp<B>>> {
-        let mut inner = self.inner.lock();
-        let entry = inner.tgt_qps.get_mut(&qp_num).ok_or(EINVAL)?;
-
-        entry.refs = entry.refs.checked_add(1).ok_or(EOVERFLOW)?;
-        Ok(entry.tgt_qp.clone())
+        self.tgt_qps.get(qp_num)
     }
 
-    /// Gives a reference back; the TGT QP is destroyed with the last. Sleeps.
-    pub(crate) fn put_tgt_qp(&self, tgt_qp: &TgtQp<B>) {
-        let mut inner = self.inner.lock();
-
-        // Without an entry the device was removed, and the QP with it.
-        let Some(entry) = inner.tgt_qps.get_mut(&tgt_qp.num()) else {
-            return;
-        };
-
-        entry.refs = entry.refs.saturating_sub(1);
-        if entry.refs != 0 {
-            return;
+    /// Gives a registration back, with the last of which the TGT QP may go. Sleeps.
+    pub(crate) fn put_tgt_qp(self: &Arc<Self>, tgt_qp: &TgtQp<B>) {
+        if let Some(deadline_ns) = self.tgt_qps.put(tgt_qp, linger::now_ns()) {
+            LingerTimer::arm(&self.linger_timer, self.clone(), deadline_ns);
         }
-
-        let node = inner.tgt_qps.remove_node(&tgt_qp.num());
-
-        drop(inner);
-        tgt_qp.destroy();
-        drop(node);
     }
 
-    /// Finds a TGT QP without a reference that would keep it from being destroyed; calls on one
-    /// that was return `EINVAL`. `EINVAL`: there is none.
+    /// Finds a TGT QP, which may go at any time. `EINVAL`: there is none.
     pub(crate) fn find_tgt_qp(&self, qp_num: u32) -> Result<Arc<TgtQp<B>>> {
-        match self.inner.lock().tgt_qps.get(&qp_num) {
-            Some(entry) => Ok(entry.tgt_qp.clone()),
-            None => Err(EINVAL),
-        }
+        self.tgt_qps.find(qp_num)
     }
 
-    /// The TGT QP as userspace sees it.
-    pub(crate) fn tgt_qp_info(&self, tgt_qp: &TgtQp<B>) -> bindings::ib_xrc_tgt_qp_info {
-        let refs = match self.inner.lock().tgt_qps.get(&tgt_qp.num()) {
-            Some(entry) => entry.refs,
-            None => 0,
+    /// An error has hit a TGT QP: destroys it if the policy says so. Sleeps.
+    pub(super) fn tgt_qp_failed(&self, tgt_qp: &TgtQp<B>) {
+        self.tgt_qps.failed(tgt_qp);
+    }
+
+    /// A TGT QP was destroyed. Sleeps.
+    pub(super) fn tgt_qp_reclaimed(&self, tgt_qp: &TgtQp<B>, reason: Reason) {
+        let reason = match reason {
+            Reason::LastRef => bindings::IB_XRC_RECLAIM_LAST_REF,
+            Reason::Error => bindings::IB_XRC_RECLAIM_ERROR,
+            Reason::Linger => bindings::IB_XRC_RECLAIM_LINGER,
+            Reason::LastSrq => bindings::IB_XRC_RECLAIM_LAST_SRQ,
+            // Nobody has the domain any more, or the device says it for all.
+            Reason::Domain => return,
         };
 
-        tgt_qp.info(refs)
+        tgt_qp.holders().reclaimed(tgt_qp.num(), reason);
+        self.subscribers.raise(
+            bindings::IB_XRC_EVENT_TGT_QP_RECLAIMED,
+            tgt_qp.num(),
+            reason,
+        );
+    }
+
+    /// The TGT QP as userspace sees it. `ESTALE`: it was reclaimed.
+    pub(crate) fn tgt_qp_info(&self, tgt_qp: &TgtQp<B>) -> Result<bindings::ib_xrc_tgt_qp_info> {
+        Ok(tgt_qp.info(self.tgt_qps.refs(tgt_qp).ok_or(ESTALE)?))
     }
 
     /// Describes the TGT QPs with a greater number than `after`, in the order of their numbers,
-    /// up to `capacity` of them. Returns also how many there are.
+    /// up to `capacity` of them. Returns also how many there are. Sleeps.
     pub(crate) fn list_tgt_qps(
         &self,
         after: Option<u32>,
         capacity: usize,
     ) -> Result<(KVVec<bindings::ib_xrc_tgt_qp_info>, u32)> {
-        let mut infos = KVVec::new();
-
-        // Memory is needed without the lock; meanwhile there may be more TGT QPs.
-        loop {
-            let wanted = self.inner.lock().tgt_qps_after(after).count().min(capacity);
-
-            if infos.capacity() < wanted {
-                infos.reserve(wanted, GFP_KERNEL_ACCOUNT)?;
-            }
-
-            let inner = self.inner.lock();
-            let count = inner.tgt_qps_after(after).count();
-
-            if infos.capacity() < count.min(capacity) {
-                continue;
-            }
-            for entry in inner.tgt_qps_after(after).take(capacity) {
-                // There is room: just checked.
-                let _ = infos.push_within_capacity(entry.tgt_qp.info(entry.refs));
-            }
-            return Ok((infos, u32::try_from(count)?));
-        }
+        list::collect(capacity, |f| {
+            self.tgt_qps
+                .for_each_after(after, |tgt_qp, refs| f(&|| tgt_qp.info(refs)));
+        })
     }
 
-    /// Counts an SRQ made in the domain.
-    pub(crate) fn add_srq(&self) {
-        let mut inner = self.inner.lock();
-
-        inner.srqs = inner.srqs.saturating_add(1);
+    /// Takes what an SRQ counts. `EDQUOT`: the domain has too many.
+    pub(crate) fn charge_srq(&self) -> Result<Charge> {
+        Quota::charge(
+            &self.quota,
+            Amount {
+                tgt_qps: 0,
+                srqs: 1,
+                bytes: B::limits(self.services.device()).srq_bytes.into(),
+            },
+        )
     }
 
-    /// An SRQ is gone.
-    pub(crate) fn remove_srq(&self) {
-        let mut inner = self.inner.lock();
+    /// An SRQ was made in the domain by the calling process. `ENOMEM`. Sleeps.
+    pub(crate) fn add_srq(&self, srq: &Arc<B::Srq>) -> Result {
+        let entry = SrqEntry {
+            srq: srq.clone(),
+            process: current!().group_leader().into(),
+        };
 
-        inner.srqs = inner.srqs.saturating_sub(1);
+        self.srqs
+            .lock()
+            .try_create_and_insert(srq.num(), entry, GFP_KERNEL_ACCOUNT)?;
+        self.tgt_qps.add_srq();
+        Ok(())
+    }
+
+    /// An SRQ is gone, with the last of which TGT QPs may go. Sleeps.
+    pub(crate) fn remove_srq(&self, srq: &B::Srq) {
+        let node = self.srqs.lock().remove_node(&srq.num());
+
+        drop(node);
+        self.tgt_qps.remove_srq();
+    }
+
+    /// Describes the SRQs, as [`list_tgt_qps`](Self::list_tgt_qps) does the TGT QPs. Sleeps.
+    pub(crate) fn list_srqs(
+        &self,
+        after: Option<u32>,
+        capacity: usize,
+    ) -> Result<(KVVec<bindings::ib_xrc_srq_info>, u32)> {
+        list::collect(capacity, |f| {
+            let mut srqs = self.srqs.lock();
+            let mut cursor = match after.map_or(Some(0), |after| after.checked_add(1)) {
+                Some(from) => srqs.cursor_lower_bound_mut(&from),
+                None => None,
+            };
+
+            while let Some(at) = cursor {
+                let entry = at.current().1;
+
+                f(&|| bindings::ib_xrc_srq_info {
+                    pid: holders::process_id(&entry.process),
+                    ..entry.srq.info()
+                });
+                cursor = at.move_next();
+            }
+        })
     }
 
     /// The domain as userspace sees it, but for the number of handles.
     pub(crate) fn info(&self) -> bindings::ib_xrc_xrcd_info {
-        let inner = self.inner.lock();
+        let used = self.quota.used();
 
         bindings::ib_xrc_xrcd_info {
             inode: self.inode.as_ref().map_or(0, InodeRef::ino),
             dev: self.inode.as_ref().map_or(0, InodeRef::dev),
-            policy: bindings::IB_XRC_POLICY_REFS,
+            policy: self.policy.raw().type_,
             handles: 0,
-            tgt_qps: inner.tgt_qps.values().count() as u32,
-            srqs: inner.srqs,
+            tgt_qps: self.tgt_qps.for_each_after(None, |_, _| {}),
+            srqs: self.tgt_qps.srqs(),
             reserved: 0,
-            bytes: 0,
+            bytes: used.bytes,
         }
     }
 
     /// The last handle is gone: destroys what is left. Sleeps.
     pub(crate) fn close(&self) {
-        // One at a time, so that no memory is needed and the lock is not held.
-        while let Some(entry) = self.pop_tgt_qp() {
-            entry.tgt_qp.destroy();
-        }
+        self.linger_timer.close();
+        self.tgt_qps.close();
     }
 
     /// The device goes: destroys everything that the domain has on it. Sleeps.
@@ -236,11 +295,10 @@ impl<B: Backend> Domain<B> {
         self.close();
         B::remove_domain(&self.backend);
     }
+}
 
-    fn pop_tgt_qp(&self) -> Option<TgtQpEntry<B>> {
-        let mut inner = self.inner.lock();
-        let (_, node) = inner.tgt_qps.cursor_front_mut()?.remove_current();
-
-        Some(node.to_key_value().1)
+impl<B: Backend> Expire for Domain<B> {
+    fn expire(&self, now_ns: i64) -> Option<i64> {
+        self.tgt_qps.expire(now_ns)
     }
 }

@@ -26,11 +26,20 @@ use super::{
         Services, //
     },
     domain::Domain,
+    event_file::EventSource,
+    quota::Charge,
     removal::{
         Listening,
         RemovalListeners, //
     },
-    tgt_qp::Registration,
+    subscribers::{
+        Subscribers,
+        Subscription, //
+    },
+    tgt_qp::{
+        JobKey,
+        Registration, //
+    },
     users::{
         InUse,
         Users, //
@@ -40,15 +49,36 @@ use super::{
 /// A handle on a domain.
 pub(crate) struct Xrcd<B: Backend> {
     handle: DomainHandle<B>,
+    key: Option<JobKey>,
+    may_use: bool,
     users: Users,
+    _subscription: Option<Subscription>,
 }
 
 impl<B: Backend> Xrcd<B> {
-    /// A handle that nothing was made with yet.
-    pub(crate) fn new(handle: DomainHandle<B>) -> Result<Arc<Self>> {
-        let users = Users::new();
+    /// A handle that nothing was made with yet. `writable` says how its file was opened, `source`
+    /// is told of the domain's TGT QPs. Sleeps.
+    pub(crate) fn new(
+        handle: DomainHandle<B>,
+        writable: bool,
+        key: Option<JobKey>,
+        source: Option<EventSource>,
+    ) -> Result<Arc<Self>> {
+        let domain = handle.domain();
+        let may_use = writable || !domain.policy().use_needs_write();
+        let subscription = match source {
+            Some(source) => Some(Subscribers::subscribe(domain.subscribers(), source)?),
+            None => None,
+        };
+        let xrcd = Self {
+            handle,
+            key,
+            may_use,
+            users: Users::new(),
+            _subscription: subscription,
+        };
 
-        Ok(Arc::new(Self { handle, users }, GFP_KERNEL_ACCOUNT)?)
+        Ok(Arc::new(xrcd, GFP_KERNEL_ACCOUNT)?)
     }
 
     /// The handle on the domain.
@@ -56,9 +86,23 @@ impl<B: Backend> Xrcd<B> {
         &self.handle
     }
 
-    /// The domain.
+    /// The domain, to look at.
     pub(crate) fn domain(&self) -> &Arc<Domain<B>> {
         self.handle.domain()
+    }
+
+    /// The domain, to use it. `EACCES`: its file was not opened in a mode that allows it.
+    pub(crate) fn domain_to_use(&self) -> Result<&Arc<Domain<B>>> {
+        if self.may_use {
+            Ok(self.domain())
+        } else {
+            Err(EACCES)
+        }
+    }
+
+    /// What is made with the handle belongs to this job.
+    pub(crate) fn key(&self) -> Option<JobKey> {
+        self.key
     }
 }
 
@@ -130,26 +174,31 @@ impl<B: Backend> AsRef<Users> for CqHandle<B> {
 /// An SRQ, made with an [`Xrcd`] and a [`CqHandle`]; it is closed when this is dropped.
 pub(crate) struct SrqHandle<B: Backend> {
     srq: Arc<B::Srq>,
-    xrcd: Arc<Xrcd<B>>,
+    domain: Arc<Domain<B>>,
+    _charge: Charge,
     _xrcd: InUse<Xrcd<B>>,
     _cq: InUse<CqHandle<B>>,
 }
 
 impl<B: Backend> SrqHandle<B> {
-    /// Makes an SRQ whose posted addresses are those of the calling process. Sleeps.
+    /// Makes an SRQ whose posted addresses are those of the calling process. `EACCES`: the handle
+    /// may only look. `EDQUOT`: the domain has too many. Sleeps.
     pub(crate) fn new(
         _gate: &GateGuard<'_>,
         xrcd: &Arc<Xrcd<B>>,
         cq: &Arc<CqHandle<B>>,
         attr: SrqAttr,
     ) -> Result<Arc<Self>> {
-        let srq = B::create_srq(xrcd.domain().backend(), &cq.cq, attr)?;
+        let domain = xrcd.domain_to_use()?.clone();
+        let charge = domain.charge_srq()?;
+        let srq = B::create_srq(domain.backend(), &cq.cq, attr)?;
 
-        xrcd.domain().add_srq();
+        domain.add_srq(&srq).inspect_err(|_| srq.close())?;
 
         let handle = Self {
             srq,
-            xrcd: xrcd.clone(),
+            domain,
+            _charge: charge,
             _xrcd: InUse::new(xrcd),
             _cq: InUse::new(cq),
         };
@@ -166,7 +215,7 @@ impl<B: Backend> SrqHandle<B> {
 impl<B: Backend> Drop for SrqHandle<B> {
     fn drop(&mut self) {
         self.srq.close();
-        self.xrcd.domain().remove_srq();
+        self.domain.remove_srq(&self.srq);
     }
 }
 

@@ -147,7 +147,8 @@ impl Client for XrcClient {
     }
 
     fn wake(_xrc_device: &Self::Data) {
-        // No call sleeps inside the gate for longer than the device takes.
+        // Who waits inside the gate for anything but the device looks each millisecond whether it
+        // closes: see `wait`.
     }
 
     fn remove(xrc_device: Arc<Self::Data>) {

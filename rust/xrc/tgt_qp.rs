@@ -7,12 +7,10 @@ use kernel::{
     prelude::*,
     sync::{
         atomic::{
-            ordering::{
-                Full,
-                Relaxed, //
-            },
+            ordering::Relaxed,
             Atomic, //
         },
+        lock::mutex::MutexGuard,
         Arc,
         Mutex,
         SetOnce, //
@@ -27,7 +25,7 @@ use crate::{
     bindings,
     rdma::{
         gate::GateGuard,
-        qp::QpEvent,
+        qp::QpError,
         qp_attr::{
             self,
             QpAttr,
@@ -44,31 +42,61 @@ use super::{
         TgtQp as _,
         Transition, //
     },
-    device::Services,
-    domain::Domain, //
+    domain::Domain,
+    event_file::EventSource,
+    holders::Holders,
+    lifetime::{
+        members::{
+            Member,
+            Reason, //
+        },
+        state::{
+            self,
+            StateCell, //
+        }, //
+    },
+    quota::Charge,
+    wait::Deadline, //
 };
+
+const _: () = assert!(state::RESET == bindings::IB_QPS_RESET && state::ERR == bindings::IB_QPS_ERR);
+
+/// What the TGT QPs and SRQs of a job have in common.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct JobKey(u64);
+
+impl JobKey {
+    /// Any number is one.
+    pub(crate) fn new(key: u64) -> Self {
+        Self(key)
+    }
+}
+
+/// A QP of the backend, and what it counts.
+struct Qp<B: Backend> {
+    qp: B::TgtQp,
+    _charge: Charge,
+}
 
 /// A TGT QP.
 #[pin_data]
 pub(crate) struct TgtQp<B: Backend> {
-    services: Arc<Services>,
+    /// Has this one as a member: reclaiming it ends the cycle.
+    domain: Arc<Domain<B>>,
+    key: Option<JobKey>,
     num: SetOnce<u32>,
     /// The lock for modify. Empty before the QP exists and once it was destroyed. Completion and
     /// event callbacks never take it, so that destroying may wait for them.
     #[pin]
-    qp: Mutex<Option<B::TgtQp>>,
-    /// `enum ib_qp_state`, to look at without the lock.
-    state: Atomic<u32>,
-    /// An event said that the QP went to the error state by itself.
-    failed: Atomic<u32>,
-    /// Counts the RESETs, from 1 on.
-    connection: Atomic<u32>,
-    /// The last connection that a message was refused on.
-    refused: Atomic<u32>,
+    qp: Mutex<Option<Qp<B>>>,
+    /// Written with the lock held, but for errors.
+    state: StateCell,
     dest_qp_num: Atomic<u32>,
     recv_msgs: Atomic<u64>,
     recv_bytes: Atomic<u64>,
     refused_msgs: Atomic<u64>,
+    #[pin]
+    holders: Holders,
     #[pin]
     error_work: Work<TgtQp<B>>,
 }
@@ -77,36 +105,41 @@ impl_has_work! {
     impl{B: Backend} HasWork<TgtQp<B>> for TgtQp<B> { self.error_work }
 }
 
+/// The QP of a [`TgtQp`], locked.
+type Locked<'a, B> = MutexGuard<'a, Option<Qp<B>>>;
+
 impl<B: Backend> TgtQp<B> {
     /// Makes a QP in the RESET state. Sleeps.
-    pub(crate) fn new(
-        services: &Arc<Services>,
-        domain: &Arc<B::Domain>,
+    pub(super) fn new(
+        domain: &Arc<Domain<B>>,
         gate: &GateGuard<'_>,
+        key: Option<JobKey>,
+        charge: Charge,
     ) -> Result<Arc<Self>> {
-        let services = services.clone();
         let tgt_qp = Arc::pin_init(
             pin_init!(Self {
-                services,
+                domain: domain.clone(),
+                key,
                 num: SetOnce::new(),
                 qp <- new_mutex!(None, "TgtQp::qp"),
-                state: Atomic::new(QpState::Reset.raw()),
-                failed: Atomic::new(0),
-                connection: Atomic::new(1),
-                refused: Atomic::new(0),
+                state: StateCell::new(),
                 dest_qp_num: Atomic::new(0),
                 recv_msgs: Atomic::new(0),
                 recv_bytes: Atomic::new(0),
                 refused_msgs: Atomic::new(0),
+                holders <- Holders::new(),
                 error_work <- new_work!("TgtQp::error_work"),
             }),
             GFP_KERNEL_ACCOUNT,
         )?;
         // The QP refers to its target: `destroy` ends the cycle.
-        let qp = B::create_tgt_qp(domain, gate, tgt_qp.clone())?;
+        let qp = B::create_tgt_qp(domain.backend(), gate, tgt_qp.clone(), key)?;
 
         tgt_qp.num.populate(qp.num());
-        *tgt_qp.qp.lock() = Some(qp);
+        *tgt_qp.qp.lock() = Some(Qp {
+            qp,
+            _charge: charge,
+        });
         Ok(tgt_qp)
     }
 
@@ -116,36 +149,58 @@ impl<B: Backend> TgtQp<B> {
         self.num.copy().unwrap_or(0)
     }
 
+    /// The job that it belongs to.
+    pub(crate) fn key(&self) -> Option<JobKey> {
+        self.key
+    }
+
+    /// Who is registered with it.
+    pub(crate) fn holders(&self) -> &Holders {
+        &self.holders
+    }
+
     /// Destroys the QP; later calls on it fail. Sleeps.
-    pub(crate) fn destroy(&self) {
+    fn destroy(&self) {
         let qp = self.qp.lock().take();
 
         // Waits for callbacks, which do not take the lock; modify may, so it is not held here.
         drop(qp);
     }
 
+    /// Takes the lock. Sleeps.
+    ///
+    /// `ESTALE`: the QP was destroyed. `ETIMEDOUT`, `EINTR`, `EIO`: see [`Deadline::poll`].
+    fn lock(&self, gate: &GateGuard<'_>, deadline: Deadline) -> Result<Locked<'_, B>> {
+        let qp = deadline.poll(gate, || self.qp.try_lock())?;
+
+        if qp.is_none() {
+            return Err(ESTALE);
+        }
+        Ok(qp)
+    }
+
     /// Makes one transition. Sleeps.
     ///
     /// Errnos as `ib_modify_qp(3)` on an XRC TGT QP: `EINVAL` for a transition or mask that is
-    /// not allowed or if the QP was destroyed meanwhile.
+    /// not allowed; and as [`lock`](Self::lock).
     pub(crate) fn modify(
         &self,
         gate: &GateGuard<'_>,
         attr: &bindings::ib_uverbs_qp_attr,
     ) -> Result {
-        let qp = self.qp.lock();
-        let qp = qp.as_ref().ok_or(EINVAL)?;
+        let qp = self.lock(gate, Deadline::NEVER)?;
 
-        self.modify_locked(qp, gate, attr)
+        self.modify_locked(&qp, gate, attr)
     }
 
     fn modify_locked(
         &self,
-        qp: &B::TgtQp,
+        qp: &Locked<'_, B>,
         gate: &GateGuard<'_>,
         uattr: &bindings::ib_uverbs_qp_attr,
     ) -> Result {
-        let (attr, mask) = QpAttr::from_uapi(self.services.device(), uattr, qp.port())?;
+        let Qp { qp, .. } = (**qp).as_ref().ok_or(ESTALE)?;
+        let (attr, mask) = QpAttr::from_uapi(self.domain.services().device(), uattr, qp.port())?;
         let mask = qp_attr::tgt_mask(mask);
         let from = self.state();
 
@@ -180,49 +235,54 @@ impl<B: Backend> TgtQp<B> {
         Ok(())
     }
 
+    fn to_err(&self, qp: &Locked<'_, B>, gate: &GateGuard<'_>) -> Result {
+        let attr = bindings::ib_uverbs_qp_attr {
+            qp_attr_mask: QpAttrMask::STATE.bits(),
+            qp_state: QpState::Err.raw(),
+            ..Default::default()
+        };
+
+        self.modify_locked(qp, gate, &attr)
+    }
+
     /// The state, as far as is known without asking the device.
     fn state(&self) -> QpState {
-        self.state.load(Relaxed).try_into().unwrap_or(QpState::Err)
+        self.state.get().try_into().unwrap_or(QpState::Err)
     }
 
     /// The QP has gone to a state because it was asked to.
     fn entered(&self, state: QpState) {
+        self.state.entered(state.raw());
         if state == QpState::Reset {
             // The reset has waited for everything that was under way.
-            self.failed.store(0, Relaxed);
-            self.connection.add(1u32, Relaxed);
             self.dest_qp_num.store(0, Relaxed);
-        }
-
-        // An event which comes now sets the state after this, one that came before has left its
-        // mark: either way the error is not overwritten.
-        let _ = self.state.xchg(state.raw(), Full);
-        if self.failed.load(Relaxed) != 0 {
-            self.state.store(QpState::Err.raw(), Relaxed);
+            self.holders.recovered();
         }
     }
 
     /// Takes the QP through INIT, RTR and RTS, up to `attr.qp_state`. Returns the state that the
     /// QP is in afterwards, also when a transition failed. Sleeps.
+    ///
+    /// Errnos as [`modify`](Self::modify).
     pub(crate) fn connect(
         &self,
         gate: &GateGuard<'_>,
         attr: &bindings::ib_uverbs_qp_attr,
+        deadline: Deadline,
     ) -> (Result, QpState) {
-        let qp = self.qp.lock();
-        let result = match qp.as_ref() {
-            Some(qp) => self.connect_locked(qp, gate, attr),
-            None => Err(EINVAL),
-        };
+        let result = self
+            .lock(gate, deadline)
+            .and_then(|qp| self.connect_locked(&qp, gate, attr, deadline));
 
         (result, self.state())
     }
 
     fn connect_locked(
         &self,
-        qp: &B::TgtQp,
+        qp: &Locked<'_, B>,
         gate: &GateGuard<'_>,
         attr: &bindings::ib_uverbs_qp_attr,
+        deadline: Deadline,
     ) -> Result {
         const STATES: [QpState; 4] = [QpState::Reset, QpState::Init, QpState::Rtr, QpState::Rts];
 
@@ -248,6 +308,7 @@ impl<B: Backend> TgtQp<B> {
             let mask = required.union(given.intersection(optional));
             let mut attr = *attr;
 
+            deadline.proceed(gate)?;
             attr.qp_state = to.raw();
             attr.qp_attr_mask = mask.bits();
             self.modify_locked(qp, gate, &attr)?;
@@ -255,19 +316,58 @@ impl<B: Backend> TgtQp<B> {
         Ok(())
     }
 
-    /// The attributes as the device has them. `EINVAL` if the QP was destroyed meanwhile. Sleeps.
-    pub(crate) fn query(&self, gate: &GateGuard<'_>) -> Result<bindings::ib_uverbs_qp_attr> {
-        let qp = self.qp.lock();
-        let attr = qp.as_ref().ok_or(EINVAL)?.query(gate)?;
+    /// Stops receiving, and waits for what has arrived: see `ib_xrc_tgt_qp_disconnect_attrs`.
+    /// Sleeps.
+    ///
+    /// Errnos as [`modify`](Self::modify).
+    pub(crate) fn disconnect(
+        &self,
+        gate: &GateGuard<'_>,
+        deadline: Deadline,
+    ) -> Result<bindings::ib_xrc_disconnect_info> {
+        /// How much longer the device, or the memory of a receiver, may take.
+        const GRACE_MS: u32 = 5_000;
 
-        Ok(attr.to_uapi())
+        let last = deadline.extended_ms(GRACE_MS);
+        let qp = self.lock(gate, last)?;
+        let arrivals = match &*qp {
+            Some(Qp { qp, .. }) => qp.arrivals(),
+            None => return Err(ESTALE),
+        };
+        let delivered_before = arrivals.delivered();
+
+        self.to_err(&qp, gate)?;
+        drop(qp);
+        last.poll(gate, || arrivals.is_drained().then_some(()))?;
+
+        let flushed_msgs = match deadline.poll(gate, || (arrivals.waiting() == 0).then_some(())) {
+            Ok(()) => 0,
+            Err(error) if error == ETIMEDOUT => arrivals.flush(),
+            Err(error) => return Err(error),
+        };
+
+        // Those that were being copied.
+        last.poll(gate, || (arrivals.waiting() == 0).then_some(()))?;
+
+        Ok(bindings::ib_xrc_disconnect_info {
+            delivered_msgs: arrivals.delivered().saturating_sub(delivered_before),
+            flushed_msgs,
+        })
+    }
+
+    /// The attributes as the device has them. Sleeps. Errnos as [`modify`](Self::modify).
+    pub(crate) fn query(&self, gate: &GateGuard<'_>) -> Result<bindings::ib_uverbs_qp_attr> {
+        let qp = self.lock(gate, Deadline::NEVER)?;
+        let Qp { qp, .. } = (*qp).as_ref().ok_or(ESTALE)?;
+
+        Ok(qp.query(gate)?.to_uapi())
     }
 
     /// The QP as userspace sees it. Does not wait for a modify.
     pub(crate) fn info(&self, refs: u32) -> bindings::ib_xrc_tgt_qp_info {
         bindings::ib_xrc_tgt_qp_info {
             qp_num: self.num(),
-            state: self.state.load(Relaxed),
+            state: self.state.get(),
             refs,
             dest_qp_num: self.dest_qp_num.load(Relaxed),
             recv_msgs: self.recv_msgs.load(Relaxed),
@@ -276,22 +376,59 @@ impl<B: Backend> TgtQp<B> {
             reserved: 0,
         }
     }
+
+    /// Sees to the error that was noted: the QP goes to ERR, its holders are told, and it is
+    /// destroyed if the policy says so. Sleeps.
+    fn handle_error(&self, gate: &GateGuard<'_>) {
+        let qp = self.qp.lock();
+        // A QP that was reset since, or destroyed, is left alone.
+        let (true, Some(error)) = (qp.is_some(), self.state.error()) else {
+            return;
+        };
+
+        // A message that was refused, to which the device had no objection.
+        if let Err(error) = self.to_err(&qp, gate) {
+            pr_err!(
+                "cannot put QP {} in the error state: {:?}\n",
+                self.num(),
+                error
+            );
+        }
+
+        // With the lock held, so that a RESET comes before or after.
+        self.holders.failed(self.num(), error);
+        drop(qp);
+        self.domain.tgt_qp_failed(self);
+    }
+}
+
+impl<B: Backend> Member for TgtQp<B> {
+    fn num(&self) -> u32 {
+        self.num()
+    }
+
+    fn is_failed(&self) -> bool {
+        self.state.error().is_some()
+    }
+
+    fn reclaim(&self, reason: Reason) {
+        self.destroy();
+        self.domain.tgt_qp_reclaimed(self, reason);
+    }
 }
 
 impl<B: Backend> Target for TgtQp<B> {
-    fn event(&self, event: QpEvent) {
-        if event.is_error() {
-            self.failed();
+    fn failed(self: Arc<Self>, connection: u32, error: QpError) {
+        if self.state.fail(connection, error.raw()) {
+            let services = self.domain.services().clone();
+
+            // If the work is queued already it will do.
+            let _ = services.workqueues().errors().enqueue::<Arc<Self>, 0>(self);
         }
     }
 
-    fn failed(&self) {
-        let _ = self.failed.xchg(1, Full);
-        self.state.store(QpState::Err.raw(), Relaxed);
-    }
-
     fn connection(&self) -> u32 {
-        self.connection.load(Relaxed)
+        self.state.connection()
     }
 
     fn dest_qp_num(&self) -> u32 {
@@ -303,87 +440,86 @@ impl<B: Backend> Target for TgtQp<B> {
         self.recv_bytes.add(bytes as u64, Relaxed);
     }
 
-    fn refused(self: Arc<Self>, connection: u32) {
+    fn refused(&self) {
         self.refused_msgs.add(1u64, Relaxed);
-        // A RESET that comes after this is seen by the work.
-        if connection != self.connection() {
-            return;
-        }
-        self.refused.store(connection, Relaxed);
-        // If the work is queued already it will do.
-        let _ = self
-            .services
-            .clone()
-            .workqueues()
-            .errors()
-            .enqueue::<Arc<Self>, 0>(self);
     }
 }
 
 impl<B: Backend> WorkItem for TgtQp<B> {
     type Pointer = Arc<Self>;
 
-    /// Puts the QP in the error state, in process context.
     fn run(this: Arc<Self>) {
-        let Ok(gate) = this.services.device().enter() else {
-            return;
-        };
-        let qp = this.qp.lock();
-
-        // A QP that was reset since, or destroyed, is left alone.
-        if this.refused.load(Relaxed) != this.connection.load(Relaxed) {
-            return;
-        }
-        if let Some(qp) = qp.as_ref() {
-            let attr = bindings::ib_uverbs_qp_attr {
-                qp_attr_mask: QpAttrMask::STATE.bits(),
-                qp_state: QpState::Err.raw(),
-                ..Default::default()
-            };
-
-            if let Err(error) = this.modify_locked(qp, &gate, &attr) {
-                pr_err!(
-                    "cannot put QP {} in the error state: {:?}\n",
-                    this.num(),
-                    error
-                );
-                this.failed();
-            }
+        if let Ok(gate) = this.domain.services().device().enter() {
+            this.handle_error(&gate);
         }
     }
 }
 
-/// A registration with a TGT QP; dropping it gives the reference back. That sleeps.
+/// A registration with a TGT QP; dropping it gives it back. That sleeps.
 ///
 /// # Invariants
 ///
-/// It is counted in the `refs` of the QP's entry in the domain, unless the device was removed.
+/// It is counted in the members of the domain, unless the QP was reclaimed.
 pub(crate) struct Registration<B: Backend> {
     domain: Arc<Domain<B>>,
     tgt_qp: Arc<TgtQp<B>>,
+    /// Its number among the holders; 0 before it is one.
+    holder: u64,
 }
 
 impl<B: Backend> Registration<B> {
-    /// Makes a TGT QP and registers with it. Sleeps.
-    pub(crate) fn create(domain: &Arc<Domain<B>>, gate: &GateGuard<'_>) -> Result<Self> {
-        let tgt_qp = domain.create_tgt_qp(gate)?;
+    /// Makes a TGT QP and registers with it, to be told through `source`. Sleeps.
+    pub(crate) fn create(
+        domain: &Arc<Domain<B>>,
+        gate: &GateGuard<'_>,
+        key: Option<JobKey>,
+        source: Option<EventSource>,
+    ) -> Result<Self> {
+        let tgt_qp = domain.create_tgt_qp(gate, key)?;
 
-        // INVARIANT: The QP was made with one reference.
-        Ok(Self {
-            domain: domain.clone(),
-            tgt_qp,
-        })
+        Self::new(domain, tgt_qp, source)
     }
 
-    /// Registers with a TGT QP. `EINVAL`: the domain has none of this number.
-    pub(crate) fn open(domain: &Arc<Domain<B>>, qp_num: u32) -> Result<Self> {
-        let tgt_qp = domain.get_tgt_qp(qp_num)?;
+    /// Registers with a TGT QP, to be told through `source`. `EINVAL`: the domain has none of this
+    /// number. `EACCES`: it has another key. Sleeps.
+    pub(crate) fn open(
+        domain: &Arc<Domain<B>>,
+        qp_num: u32,
+        key: Option<JobKey>,
+        source: Option<EventSource>,
+    ) -> Result<Self> {
+        if domain.find_tgt_qp(qp_num)?.key() != key {
+            return Err(EACCES);
+        }
 
-        // INVARIANT: Just counted.
-        Ok(Self {
+        let tgt_qp = domain.get_tgt_qp(qp_num)?;
+        // The number may be another QP's by now.
+        let has_key = tgt_qp.key() == key;
+        let registration = Self::new(domain, tgt_qp, source)?;
+
+        if has_key {
+            Ok(registration)
+        } else {
+            Err(EACCES)
+        }
+    }
+
+    /// `tgt_qp` was counted for this registration.
+    fn new(
+        domain: &Arc<Domain<B>>,
+        tgt_qp: Arc<TgtQp<B>>,
+        source: Option<EventSource>,
+    ) -> Result<Self> {
+        // INVARIANT: The caller says so.
+        let mut registration = Self {
             domain: domain.clone(),
             tgt_qp,
-        })
+            holder: 0,
+        };
+        let tgt_qp = &registration.tgt_qp;
+
+        registration.holder = tgt_qp.holders.add(tgt_qp.num(), source)?;
+        Ok(registration)
     }
 
     /// The domain of the QP.
@@ -399,6 +535,7 @@ impl<B: Backend> Registration<B> {
 
 impl<B: Backend> Drop for Registration<B> {
     fn drop(&mut self) {
+        self.tgt_qp.holders.remove(self.holder);
         self.domain.put_tgt_qp(&self.tgt_qp);
     }
 }

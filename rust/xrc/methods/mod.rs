@@ -46,6 +46,7 @@ pub(crate) static OBJECTS: &[ObjectSpec<Context>] = &[
             xrcd::Close::METHOD,
             xrcd::Query::METHOD,
             xrcd::ListTgtQps::METHOD,
+            xrcd::ListSrqs::METHOD,
         ],
     },
     ObjectSpec {
@@ -57,6 +58,8 @@ pub(crate) static OBJECTS: &[ObjectSpec<Context>] = &[
             tgt_qp::Query::METHOD,
             tgt_qp::Connect::METHOD,
             tgt_qp::Close::METHOD,
+            tgt_qp::Disconnect::METHOD,
+            tgt_qp::ListHolders::METHOD,
         ],
     },
     ObjectSpec {
@@ -69,7 +72,12 @@ pub(crate) static OBJECTS: &[ObjectSpec<Context>] = &[
     },
     ObjectSpec {
         id: bindings::IB_XRC_OBJECT_SRQ as u16,
-        methods: &[srq::Create::METHOD, srq::Kick::METHOD, srq::Destroy::METHOD],
+        methods: &[
+            srq::Create::METHOD,
+            srq::Kick::METHOD,
+            srq::Destroy::METHOD,
+            srq::Modify::METHOD,
+        ],
     },
     ObjectSpec {
         id: bindings::IB_XRC_OBJECT_EVENT_FILE as u16,

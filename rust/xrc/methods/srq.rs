@@ -30,7 +30,10 @@ use crate::{
     },
 };
 
-use super::mmap_offset;
+use super::{
+    event_source,
+    mmap_offset, //
+};
 
 uverbs::method! {
     /// Make an SRQ.
@@ -44,6 +47,7 @@ uverbs::method! {
         srq_num: Out<u32> = bindings::IB_XRC_ATTR_SRQ_CREATE_RESP_SRQ_NUM, mandatory;
         ring: Out<bindings::ib_xrc_ring_info>
             = bindings::IB_XRC_ATTR_SRQ_CREATE_RESP_RING, mandatory;
+        event_file: RawFd = bindings::IB_XRC_ATTR_SRQ_CREATE_EVENT_FILE, optional;
     }
 }
 
@@ -63,6 +67,8 @@ fn create(ctx: &Context, args: Create<'_>) -> Result {
         max_wr: args.max_wr,
         max_sge: args.max_sge,
         user_handle: args.user_handle.unwrap_or(0),
+        key: args.xrcd.key(),
+        events: event_source(ctx, args.event_file, args.user_handle)?,
     };
     let srq = SrqHandle::new(&gate, &args.xrcd, &args.cq, attr)?;
 
@@ -101,4 +107,20 @@ uverbs::method! {
 fn destroy(_ctx: &Context, args: Destroy<'_>) -> Result {
     drop(args.handle.remove());
     Ok(())
+}
+
+uverbs::method! {
+    /// Set the limit.
+    pub(super) struct Modify for Context, id bindings::IB_XRC_METHOD_SRQ_MODIFY, handler modify {
+        handle: Handle<Arc<SrqHandle<Soft>>> = bindings::IB_XRC_ATTR_SRQ_MODIFY_HANDLE, mandatory;
+        limit: In<u32> = bindings::IB_XRC_ATTR_SRQ_MODIFY_LIMIT, mandatory;
+    }
+}
+
+fn modify(ctx: &Context, args: Modify<'_>) -> Result {
+    let (_, gate) = ctx.enter()?;
+
+    // It waits for a delivery, and does nothing on the device.
+    drop(gate);
+    args.handle.srq().set_limit(args.limit)
 }
