@@ -7,6 +7,9 @@
 export CMD SHARE EXTRA_PACKAGES SMP MEM TIMEOUT MIRROR KDIR DESTDIR
 export PREFIX ?= /usr/local
 
+# The command belongs to the guest's shell: make expands no $ in it.
+override CMD := $(value CMD)
+
 # Recipes run one after the other; what they start is parallel by itself.
 .NOTPARALLEL:
 MAKEFLAGS += --no-print-directory
