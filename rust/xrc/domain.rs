@@ -277,7 +277,7 @@ impl<B: Backend> Domain<B> {
             dev: self.inode.as_ref().map_or(0, InodeRef::dev),
             policy: self.policy.raw().type_,
             handles: 0,
-            tgt_qps: self.tgt_qps.for_each_after(None, |_, _| {}),
+            tgt_qps: used.tgt_qps,
             srqs: self.tgt_qps.srqs(),
             reserved: 0,
             bytes: used.bytes,

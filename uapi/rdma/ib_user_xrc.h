@@ -488,7 +488,7 @@ enum ib_xrc_tgt_qp_disconnect_attrs {
 
 /* What a disconnect found. All fields are written by the kernel. */
 struct ib_xrc_disconnect_info {
-	/* Messages that waited at SRQs when the call began, and were delivered. */
+	/* Messages that arrived before, or during the call, and were delivered in it. */
 	__aligned_u64 delivered_msgs;
 	/* Messages that had arrived and were dropped by this call. */
 	__aligned_u64 flushed_msgs;
