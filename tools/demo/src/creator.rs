@@ -39,6 +39,7 @@ pub fn open_xrcd(device: &str, file: &PathBuf, create: bool) -> Result<(Context,
         file: Some(opened.as_fd()),
         create,
         exclusive: create,
+        ..Default::default()
     })?;
     Ok((context, xrcd))
 }

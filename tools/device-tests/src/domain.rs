@@ -79,6 +79,7 @@ fn open_errors() -> Result<()> {
             file: Some(file.as_fd()),
             create,
             exclusive,
+            ..Default::default()
         })
     };
     ensure_errno("no domain, no create", open(false, false), Errno::EAGAIN)?;

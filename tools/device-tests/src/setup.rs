@@ -35,7 +35,7 @@ pub fn named(context: &Context, file: &impl AsFd) -> ibxrc::Result<Xrcd> {
     context.open_xrcd(XrcdOptions {
         file: Some(file.as_fd()),
         create: true,
-        exclusive: false,
+        ..Default::default()
     })
 }
 

@@ -4,24 +4,20 @@
 
 use std::{
     fmt,
-    os::fd::{AsFd, BorrowedFd, OwnedFd},
-    sync::{Arc, Mutex, PoisonError},
-    time::{Duration, Instant},
-};
-
-use rustix::{
-    event::{poll, PollFd, PollFlags, Timespec},
-    io::read,
+    os::fd::{AsFd, BorrowedFd},
+    sync::Arc,
+    time::Duration,
 };
 
 use crate::{
     context::ContextInner,
     error::{CloseError, Errno, Error, Result},
-    framing::{bytes_of_mut, Request},
+    event_queue::EventQueue,
+    framing::Request,
     uapi::*,
 };
 
-const WAIT: &str = "wait for a completion event";
+pub(crate) const WAIT: &str = "wait for a completion event";
 
 /// An event: an armed CQ has a new completion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,11 +26,16 @@ pub struct CompEvent {
     pub user_handle: u64,
 }
 
+impl From<ib_uverbs_comp_event_desc> for CompEvent {
+    fn from(raw: ib_uverbs_comp_event_desc) -> Self {
+        CompEvent {
+            user_handle: raw.cq_handle,
+        }
+    }
+}
+
 pub(crate) struct ChannelInner {
-    fd: OwnedFd,
-    /// Held from when poll(2) says that there is an event until it is read, so that
-    /// reading never blocks, whether the descriptor is in non-blocking mode or not.
-    reading: Mutex<()>,
+    queue: EventQueue,
     context: Arc<ContextInner>,
 }
 
@@ -61,79 +62,29 @@ impl CompChannel {
             .ok_or_else(|| Error::Unexpected("no descriptor of a completion channel".into()))?;
         Ok(CompChannel {
             inner: Arc::new(ChannelInner {
-                fd,
-                reading: Mutex::new(()),
+                queue: EventQueue::new(fd, WAIT),
                 context: context.clone(),
             }),
         })
     }
 
-    /// Whether there is something to read, waiting for it no longer than `timeout`.
-    fn readable(&self, timeout: Option<Duration>) -> Result<bool> {
-        let timeout = timeout.map(|t| Timespec {
-            tv_sec: t.as_secs().try_into().unwrap_or(i64::MAX),
-            tv_nsec: t.subsec_nanos().into(),
-        });
-        let mut fds = [PollFd::new(&self.inner.fd, PollFlags::IN)];
-        poll(&mut fds, timeout.as_ref())
-            .map(|n| n > 0)
-            .map_err(|e| Error::call(WAIT, e.into()))
-    }
-
     /// As [`CompChannel::wait_timeout`], but EINTR if a signal comes.
     pub(crate) fn next(&self, timeout: Option<Duration>) -> Result<Option<CompEvent>> {
-        let deadline = timeout.and_then(|t| Instant::now().checked_add(t));
-        loop {
-            let left = deadline.map(|d| d.saturating_duration_since(Instant::now()));
-            if !self.readable(left)? {
-                return Ok(None);
-            }
-            let _reading = self
-                .inner
-                .reading
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner);
-            // Another thread may have been faster.
-            if !self.readable(Some(Duration::ZERO))? {
-                continue;
-            }
-            let mut event = ib_uverbs_comp_event_desc::default();
-            return match read(&self.inner.fd, bytes_of_mut(&mut event)) {
-                Ok(n) if n == size_of_val(&event) => Ok(Some(CompEvent {
-                    user_handle: event.cq_handle,
-                })),
-                Ok(n) => Err(Error::Unexpected(format!(
-                    "a completion event of {n} bytes"
-                ))),
-                // Another process that has the descriptor was.
-                Err(rustix::io::Errno::AGAIN) => continue,
-                Err(e) => Err(Error::call(WAIT, e.into())),
-            };
-        }
+        let mut event = [ib_uverbs_comp_event_desc::default()];
+        let n = self.inner.queue.read(&mut event, timeout)?;
+        Ok((n > 0).then(|| event[0].into()))
     }
 
     /// Waits for an event and takes it. EIO: the device is gone.
     pub fn wait(&self) -> Result<CompEvent> {
-        loop {
-            match self.next(None) {
-                Ok(Some(event)) => return Ok(event),
-                Ok(None) => (),
-                Err(e) if e.errno() == Errno::EINTR => (),
-                Err(e) => return Err(e),
-            }
-        }
+        let event: ib_uverbs_comp_event_desc = self.inner.queue.wait()?;
+        Ok(event.into())
     }
 
     /// Waits for an event no longer than `timeout`, and takes it.
     pub fn wait_timeout(&self, timeout: Duration) -> Result<Option<CompEvent>> {
-        let deadline = Instant::now().checked_add(timeout);
-        loop {
-            let left = deadline.map(|d| d.saturating_duration_since(Instant::now()));
-            match self.next(left) {
-                Err(e) if e.errno() == Errno::EINTR => (),
-                other => return other,
-            }
-        }
+        let event: Option<ib_uverbs_comp_event_desc> = self.inner.queue.wait_timeout(timeout)?;
+        Ok(event.map(CompEvent::from))
     }
 
     /// Takes an event, if there is one.
@@ -163,14 +114,14 @@ impl CompChannel {
 
 impl AsFd for CompChannel {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.inner.fd.as_fd()
+        self.inner.queue.as_fd()
     }
 }
 
 impl fmt::Debug for CompChannel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("CompChannel")
-            .field("fd", &self.inner.fd)
+            .field("fd", &self.as_fd())
             .finish_non_exhaustive()
     }
 }

@@ -14,6 +14,7 @@ use crate::{
     comp_channel::CompChannel,
     cq::Cq,
     error::{CloseError, Errno, Error, Result},
+    event_file::EventFile,
     framing::{Plain, Reply, Request},
     uapi::*,
     xrcd::{Xrcd, XrcdOptions},
@@ -104,6 +105,10 @@ pub struct Limits {
     pub max_msg_size: u32,
     /// Receive buffers that the kernel posts to each TGT QP.
     pub tgt_qp_recv_wr: u32,
+    /// Bytes that a TGT QP counts against [`crate::DomainPolicy::max_bytes`].
+    pub tgt_qp_bytes: u32,
+    /// Bytes that an SRQ counts against it.
+    pub srq_bytes: u32,
 }
 
 impl From<&ib_xrc_limits> for Limits {
@@ -114,6 +119,8 @@ impl From<&ib_xrc_limits> for Limits {
             max_srq_sge: raw.max_srq_sge,
             max_msg_size: raw.max_msg_size,
             tgt_qp_recv_wr: raw.tgt_qp_recv_wr,
+            tgt_qp_bytes: raw.tgt_qp_bytes,
+            srq_bytes: raw.srq_bytes,
         }
     }
 }
@@ -329,6 +336,12 @@ impl Context {
     /// Creates a descriptor that tells of completions.
     pub fn create_comp_channel(&self) -> Result<CompChannel> {
         CompChannel::create(&self.inner)
+    }
+
+    /// Creates a descriptor that tells of asynchronous events, with room for `depth` of
+    /// them, or 256. EINVAL: `depth` is 0 or above 4096.
+    pub fn create_event_file(&self, depth: Option<u32>) -> Result<EventFile> {
+        EventFile::create(&self.inner, depth)
     }
 
     /// Creates a CQ with room for at least `entries` completions.

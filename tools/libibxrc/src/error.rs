@@ -46,6 +46,7 @@ errnos! {
     EACCES = ACCESS;
     EFAULT = FAULT;
     EBUSY = BUSY;
+    EEXIST = EXIST;
     ENODEV = NODEV;
     EINVAL = INVAL;
     EMFILE = MFILE;
@@ -59,6 +60,8 @@ errnos! {
     ENETUNREACH = NETUNREACH;
     EHOSTUNREACH = HOSTUNREACH;
     ETIMEDOUT = TIMEDOUT;
+    ESTALE = STALE;
+    EDQUOT = DQUOT;
 }
 
 impl Errno {
@@ -163,7 +166,7 @@ pub enum Error {
     },
 
     /// A transition of a TGT QP failed in the middle of a connect.
-    #[error("cannot connect the TGT QP: {errno}{}", stopped_in(*state))]
+    #[error("cannot connect the TGT QP: {errno}{}{}", stopped_in(*state), hint(general(*errno)))]
     Connect {
         /// The state which the QP is in now, if the kernel could tell.
         state: Option<QpState>,
@@ -268,22 +271,10 @@ impl Error {
         if errno == Errno::EIO {
             return Error::DeviceGone { what };
         }
-        let general = [
-            (
-                Errno::ENOTTY,
-                "what is open is not the character device of ib_xrc",
-            ),
-            (
-                Errno::EPROTONOSUPPORT,
-                "the kernel module is older than this library and cannot do it",
-            ),
-            (Errno::ENOSPC, "the context has as many objects as it can"),
-        ];
         let advice = meanings
             .iter()
-            .chain(&general)
             .find(|(e, _)| *e == errno)
-            .map_or("", |(_, advice)| *advice);
+            .map_or_else(|| general(errno), |(_, advice)| *advice);
         Error::Call {
             what,
             errno,
@@ -296,6 +287,22 @@ impl From<Error> for io::Error {
     fn from(error: Error) -> Self {
         let kind = io::Error::from_raw_os_error(error.errno().raw()).kind();
         io::Error::new(kind, error)
+    }
+}
+
+/// What an errno means in most calls, or nothing.
+fn general(errno: Errno) -> &'static str {
+    match errno {
+        Errno::ENOTTY => "what is open is not the character device of ib_xrc",
+        Errno::EPROTONOSUPPORT => "the kernel module is older than this library and cannot do it",
+        Errno::ENOSPC => "the context has as many objects as it can",
+        Errno::EACCES => {
+            "the domain was opened with a file that is not open for writing, or the TGT QP has \
+             another job key"
+        }
+        Errno::ESTALE => "the TGT QP was destroyed; close the registration",
+        Errno::EDQUOT => "a limit of the domain is reached",
+        _ => "",
     }
 }
 
@@ -388,6 +395,10 @@ mod tests {
             error.to_string(),
             "cannot close the domain: Device or resource busy (EBUSY): SRQs still exist"
         );
+        let error = Error::explained("create a TGT QP", Errno::EDQUOT, &meanings);
+        assert!(error
+            .to_string()
+            .ends_with("limit of the domain is reached"));
         let error = Error::explained("close the domain", Errno::EINVAL, &meanings);
         assert_eq!(
             error.to_string(),
@@ -407,6 +418,11 @@ mod tests {
         };
         assert!(error.to_string().ends_with("it is in state INIT now"));
         assert_eq!(error.errno(), Errno::EINVAL);
+        let error = Error::Connect {
+            state: None,
+            errno: Errno::ESTALE,
+        };
+        assert!(error.to_string().ends_with("close the registration"));
     }
 
     #[test]

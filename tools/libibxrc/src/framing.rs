@@ -46,6 +46,16 @@ unsafe impl Plain for crate::uapi::ib_xrc_xrcd_info {}
 // SAFETY: As above.
 unsafe impl Plain for crate::uapi::ib_xrc_tgt_qp_info {}
 // SAFETY: As above.
+unsafe impl Plain for crate::uapi::ib_xrc_policy {}
+// SAFETY: As above.
+unsafe impl Plain for crate::uapi::ib_xrc_srq_info {}
+// SAFETY: As above.
+unsafe impl Plain for crate::uapi::ib_xrc_holder_info {}
+// SAFETY: As above.
+unsafe impl Plain for crate::uapi::ib_xrc_disconnect_info {}
+// SAFETY: As above.
+unsafe impl Plain for crate::uapi::ib_xrc_event {}
+// SAFETY: As above.
 unsafe impl Plain for crate::uapi::ib_xrc_ring_info {}
 // SAFETY: As above.
 unsafe impl Plain for crate::uapi::ib_xrc_cqe {}
@@ -65,6 +75,12 @@ pub(crate) fn bytes_of<T: Plain>(value: &T) -> &[u8] {
 pub(crate) fn bytes_of_mut<T: Plain>(value: &mut T) -> &mut [u8] {
     // SAFETY: As in `bytes_of`, and whatever is written is valid.
     unsafe { std::slice::from_raw_parts_mut(std::ptr::from_mut(value).cast(), size_of::<T>()) }
+}
+
+/// The bytes of an array, to be overwritten.
+pub(crate) fn bytes_of_slice_mut<T: Plain>(values: &mut [T]) -> &mut [u8] {
+    // SAFETY: As in `bytes_of_mut`.
+    unsafe { std::slice::from_raw_parts_mut(values.as_mut_ptr().cast(), size_of_val(values)) }
 }
 
 #[repr(C)]

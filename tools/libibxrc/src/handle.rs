@@ -58,8 +58,13 @@ impl Handle {
         self.context.call(request).result().map_err(|errno| {
             Error::explained(self.kind.what, errno, &[(Errno::EBUSY, self.kind.busy)])
         })?;
-        self.closed.store(true, Ordering::Relaxed);
+        self.was_closed();
         Ok(())
+    }
+
+    /// Another call has closed it.
+    pub(crate) fn was_closed(&self) {
+        self.closed.store(true, Ordering::Relaxed);
     }
 }
 

@@ -6,13 +6,16 @@
 //! sender names in each message the SRQ of the process that shall have it. The
 //! receiving end of a connection is a TGT QP. It belongs to a domain and not to a
 //! process, and lives until the last process that registered with it has closed it or is
-//! gone.
+//! gone, or for as long as the domain's policy says.
 //!
 //! - [`Context`] is an open device.
-//! - [`Xrcd`] is a handle on a domain, which processes find by a common file.
+//! - [`Xrcd`] is a handle on a domain, which processes find by a common file;
+//!   [`DomainPolicy`] has its rules.
 //! - [`TgtQp`] is a registration with a TGT QP.
 //! - [`Receiver`] receives messages; [`Srq`], [`Cq`] and [`CompChannel`] are what it is
 //!   made of.
+//! - [`EventFile`] tells of TGT QPs that are created, in error or destroyed, and of what
+//!   else happens.
 //! - [`wire`] has what a sender must know, [`post_send`] is for one that uses
 //!   libibverbs.
 //!
@@ -26,15 +29,21 @@ mod comp_channel;
 mod context;
 mod cq;
 mod error;
+mod event;
+mod event_file;
+mod event_queue;
 mod framing;
 mod handle;
 mod ini;
+mod list;
+mod policy;
 mod qp_attr;
 mod receiver;
 mod ring;
 mod srq;
 mod sys;
 mod tgt_qp;
+mod time;
 pub mod wire;
 mod xrcd;
 
@@ -42,10 +51,13 @@ pub use comp_channel::{CompChannel, CompEvent};
 pub use context::{list_devices, Context, DeviceInfo, DeviceSelector, Limits};
 pub use cq::{Cq, Wc, WcStatus};
 pub use error::{CloseError, Errno, Error, Result};
+pub use event::{Event, EventKind, QpError, ReclaimReason};
+pub use event_file::{EventFile, ReportTo};
 pub use ini::post_send;
+pub use policy::{DomainFlags, DomainPolicy, JobKey, Policy};
 pub use qp_attr::{AltPath, GlobalRoute, Path, QpAttr, QpState};
 pub use receiver::{Message, Receiver, ReceiverAttr};
-pub use srq::{Sge, Srq, SrqAttr};
+pub use srq::{Sge, Srq, SrqAttr, SrqInfo, SrqOptions};
 pub use sys::{uapi, verbs};
-pub use tgt_qp::{TgtQp, TgtQpInfo};
-pub use xrcd::{Policy, Xrcd, XrcdInfo, XrcdOptions};
+pub use tgt_qp::{DisconnectInfo, Holder, TgtQp, TgtQpInfo, TgtQpOptions};
+pub use xrcd::{Xrcd, XrcdInfo, XrcdOptions};

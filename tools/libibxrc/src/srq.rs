@@ -4,12 +4,14 @@
 
 use std::{
     fmt,
+    os::fd::{AsFd, AsRawFd},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use crate::{
     cq::{Cq, CqInner},
     error::{CloseError, Errno, Error, Result},
+    event_file::{EventFile, EventFileInner},
     framing::Request,
     handle::{Handle, Kind},
     ring::{Mapping, SrqRing},
@@ -36,6 +38,42 @@ pub struct SrqAttr {
     pub user_handle: u64,
 }
 
+/// What else an SRQ can be created with.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SrqOptions<'a> {
+    /// Where it reports its limit and its backlog, until it is closed: an event file of the
+    /// same context. The events carry [`SrqAttr::user_handle`].
+    pub events: Option<&'a EventFile>,
+}
+
+/// An SRQ of a domain, as it is listed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SrqInfo {
+    /// Its number, 24 bits.
+    pub srq_num: u32,
+    /// The process whose memory is posted, if it is visible in the caller's pid namespace.
+    pub pid: Option<u32>,
+    /// It is in error and takes no more messages.
+    pub error: bool,
+    /// Messages that wait for a buffer, or are being delivered.
+    pub waiting_msgs: u32,
+    /// Messages delivered.
+    pub recv_msgs: u64,
+}
+
+impl From<&ib_xrc_srq_info> for SrqInfo {
+    fn from(raw: &ib_xrc_srq_info) -> Self {
+        SrqInfo {
+            srq_num: raw.srq_num,
+            pid: (raw.pid != 0).then_some(raw.pid),
+            error: raw.flags & IB_XRC_SRQ_RING_ERROR != 0,
+            waiting_msgs: raw.waiting_msgs,
+            recv_msgs: raw.recv_msgs,
+        }
+    }
+}
+
 /// A piece of memory to receive into.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sge {
@@ -53,19 +91,26 @@ pub struct Srq {
     /// They stay open as long as there are SRQs made with them.
     _xrcd: Arc<XrcdInner>,
     _cq: Arc<CqInner>,
+    _events: Option<Arc<EventFileInner>>,
 }
 
 impl Srq {
-    pub(crate) fn create(xrcd: &Arc<XrcdInner>, cq: &Cq, attr: SrqAttr) -> Result<Self> {
+    pub(crate) fn create(
+        xrcd: &Arc<XrcdInner>,
+        cq: &Cq,
+        attr: SrqAttr,
+        options: SrqOptions<'_>,
+    ) -> Result<Self> {
         let context = xrcd.context();
         if !Arc::ptr_eq(context, cq.inner.handle.context()) {
             return Err(Error::invalid(
                 "the CQ was made with another context than the domain",
             ));
         }
+        let events = options.events.map(|file| file.of(context)).transpose()?;
         let mut srq_num = 0u32;
         let mut info = ib_xrc_ring_info::default();
-        let request = Request::new(IB_XRC_OBJECT_SRQ, IB_XRC_METHOD_SRQ_CREATE)
+        let mut request = Request::new(IB_XRC_OBJECT_SRQ, IB_XRC_METHOD_SRQ_CREATE)
             .new_handle(IB_XRC_ATTR_SRQ_CREATE_HANDLE)
             .handle(IB_XRC_ATTR_SRQ_CREATE_XRCD, xrcd.handle.id())
             .handle(IB_XRC_ATTR_SRQ_CREATE_CQ, cq.inner.handle.id())
@@ -74,6 +119,10 @@ impl Srq {
             .input(IB_XRC_ATTR_SRQ_CREATE_USER_HANDLE, &attr.user_handle)
             .output(IB_XRC_ATTR_SRQ_CREATE_RESP_SRQ_NUM, &mut srq_num)
             .output(IB_XRC_ATTR_SRQ_CREATE_RESP_RING, &mut info);
+        if let Some(file) = options.events {
+            let fd = file.as_fd().as_raw_fd();
+            request = request.raw_fd(IB_XRC_ATTR_SRQ_CREATE_EVENT_FILE, fd);
+        }
         let reply = context.call(request);
         reply.result().map_err(|errno| {
             let meanings = [(
@@ -93,6 +142,7 @@ impl Srq {
             srq_num,
             _xrcd: xrcd.clone(),
             _cq: cq.inner.clone(),
+            _events: events,
         })
     }
 
@@ -109,6 +159,22 @@ impl Srq {
     /// How many work requests may be posted at a time.
     pub fn entries(&self) -> u32 {
         self.ring().entries()
+    }
+
+    /// Asks for an [`crate::EventKind::SrqLimit`] when fewer work requests than this are
+    /// posted, at once if that is so already, as ibv_modify_srq(3) with `IBV_SRQ_LIMIT`. It
+    /// comes once; then there is no limit any more. 0: no limit.
+    ///
+    /// EINVAL: more than [`Srq::entries`].
+    pub fn set_limit(&self, limit: u32) -> Result<()> {
+        let request = Request::new(IB_XRC_OBJECT_SRQ, IB_XRC_METHOD_SRQ_MODIFY)
+            .handle(IB_XRC_ATTR_SRQ_MODIFY_HANDLE, self.handle.id())
+            .input(IB_XRC_ATTR_SRQ_MODIFY_LIMIT, &limit);
+        let reply = self.handle.context().call(request);
+        reply.result().map_err(|errno| {
+            let meanings = [(Errno::EINVAL, "it has fewer entries than the limit")];
+            Error::explained("set the limit of the SRQ", errno, &meanings)
+        })
     }
 
     /// Posts work requests until one fails, each an id and scatter entries as (address,

@@ -6,6 +6,7 @@ use std::{
     fmt,
     os::fd::{AsRawFd, BorrowedFd, RawFd},
     sync::Arc,
+    time::Duration,
 };
 
 use rustix::fs::OFlags;
@@ -14,11 +15,14 @@ use crate::{
     context::ContextInner,
     cq::Cq,
     error::{CloseError, Errno, Error, Result},
+    event_file::{EventFileInner, ReportTo},
     framing::Request,
     handle::{Handle, Kind},
+    list,
+    policy::{DomainPolicy, JobKey, Policy},
     qp_attr::{QpAttr, QpState},
-    srq::{Srq, SrqAttr},
-    tgt_qp::{self, Target, TgtQp, TgtQpInfo},
+    srq::{Srq, SrqAttr, SrqInfo, SrqOptions},
+    tgt_qp::{self, DisconnectInfo, Holder, Target, TgtQp, TgtQpInfo, TgtQpOptions},
     uapi::*,
 };
 
@@ -42,21 +46,43 @@ static KIND: Kind = Kind {
 /// let xrcd = context.open_xrcd(XrcdOptions {
 ///     file: Some(file.as_fd()),
 ///     create: true,
-///     exclusive: false,
+///     ..Default::default()
 /// })?;
 /// # Ok(())
 /// # }
 /// ```
 #[derive(Clone, Copy, Debug, Default)]
-pub struct XrcdOptions<'fd> {
+pub struct XrcdOptions<'a> {
     /// The file whose domain it is: processes that open the same file (the inode
     /// counts) share it. Without one the domain is new, and nobody else's. The file may
     /// be closed afterwards.
-    pub file: Option<BorrowedFd<'fd>>,
+    ///
+    /// It must be open for reading, to make a domain with a policy for writing too. What the
+    /// handle may do with a domain that has [`crate::DomainFlags::USE_NEEDS_WRITE`] is
+    /// decided by it, for good: if it is not open for writing, query and list only.
+    pub file: Option<BorrowedFd<'a>>,
     /// Make the domain if the file has none; else that is EAGAIN.
     pub create: bool,
     /// Fail with EINVAL if the file has a domain already.
     pub exclusive: bool,
+    /// The rules of the domain, if it is made; if it is there and has other ones, that is
+    /// EEXIST. Without them it gets the default, or is taken as it is.
+    pub policy: Option<DomainPolicy>,
+    /// The job key of TGT QPs and SRQs that are made with the handle.
+    pub job_key: Option<JobKey>,
+    /// Where to report TGT QPs that are created in the domain or reclaimed, until the
+    /// handle is closed.
+    pub events: Option<ReportTo<'a>>,
+}
+
+/// The same as the ABI has it.
+pub(crate) struct RawOptions<'a> {
+    /// -1: none.
+    pub(crate) fd: RawFd,
+    pub(crate) oflags: u32,
+    pub(crate) policy: Option<ib_xrc_policy>,
+    pub(crate) job_key: Option<u64>,
+    pub(crate) events: Option<ReportTo<'a>>,
 }
 
 /// A domain.
@@ -68,7 +94,7 @@ pub struct XrcdInfo {
     /// Device number of its file's file system, as the kernel encodes it
     /// (`new_encode_dev`); 0 if it is anonymous.
     pub dev: u32,
-    /// When its TGT QPs die: `enum ib_xrc_policy`.
+    /// When its TGT QPs die. [`Xrcd::query_policy`] has the rest of its rules.
     pub policy: Policy,
     /// Handles open on it, in all processes.
     pub handles: u32,
@@ -76,25 +102,8 @@ pub struct XrcdInfo {
     pub tgt_qps: u32,
     /// SRQs in it.
     pub srqs: u32,
-}
-
-/// When a TGT QP dies.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Policy {
-    /// With its last registration: closed, or its process gone.
-    Refs,
-    /// One that this library does not know.
-    Other(u32),
-}
-
-impl fmt::Display for Policy {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Policy::Refs => f.write_str("refs"),
-            Policy::Other(raw) => write!(f, "policy-{raw}"),
-        }
-    }
+    /// Bytes that count against [`DomainPolicy::max_bytes`].
+    pub bytes: u64,
 }
 
 impl From<&ib_xrc_xrcd_info> for XrcdInfo {
@@ -102,19 +111,19 @@ impl From<&ib_xrc_xrcd_info> for XrcdInfo {
         XrcdInfo {
             inode: raw.inode,
             dev: raw.dev,
-            policy: match raw.policy {
-                IB_XRC_POLICY_REFS => Policy::Refs,
-                other => Policy::Other(other),
-            },
+            policy: Policy::from_raw(raw.policy),
             handles: raw.handles,
             tgt_qps: raw.tgt_qps,
             srqs: raw.srqs,
+            bytes: raw.bytes,
         }
     }
 }
 
 pub(crate) struct XrcdInner {
     pub(crate) handle: Handle,
+    /// Events of the domain come as long as the handle is open.
+    _events: Option<Arc<EventFileInner>>,
 }
 
 impl XrcdInner {
@@ -133,15 +142,35 @@ impl Xrcd {
         let mut oflags = OFlags::empty();
         oflags.set(OFlags::CREATE, options.create);
         oflags.set(OFlags::EXCL, options.exclusive);
-        let fd = options.file.map_or(-1, |file| file.as_raw_fd());
-        Self::open_raw(context, fd, oflags.bits())
+        let options = RawOptions {
+            fd: options.file.map_or(-1, |file| file.as_raw_fd()),
+            oflags: oflags.bits(),
+            policy: options.policy.map(DomainPolicy::to_raw).transpose()?,
+            job_key: options.job_key.map(|key| key.0),
+            events: options.events,
+        };
+        Self::open_raw(context, &options)
     }
 
-    pub(crate) fn open_raw(context: &Arc<ContextInner>, fd: RawFd, oflags: u32) -> Result<Self> {
-        let request = Request::new(IB_XRC_OBJECT_XRCD, IB_XRC_METHOD_XRCD_OPEN)
+    pub(crate) fn open_raw(context: &Arc<ContextInner>, options: &RawOptions<'_>) -> Result<Self> {
+        let events = options.events.map(|to| to.file.of(context)).transpose()?;
+        let mut request = Request::new(IB_XRC_OBJECT_XRCD, IB_XRC_METHOD_XRCD_OPEN)
             .new_handle(IB_XRC_ATTR_XRCD_OPEN_HANDLE)
-            .raw_fd(IB_XRC_ATTR_XRCD_OPEN_FD, fd)
-            .input(IB_XRC_ATTR_XRCD_OPEN_OFLAGS, &oflags);
+            .raw_fd(IB_XRC_ATTR_XRCD_OPEN_FD, options.fd)
+            .input(IB_XRC_ATTR_XRCD_OPEN_OFLAGS, &options.oflags);
+        if let Some(policy) = &options.policy {
+            request = request.input(IB_XRC_ATTR_XRCD_OPEN_POLICY, policy);
+        }
+        if let Some(key) = &options.job_key {
+            request = request.input(IB_XRC_ATTR_XRCD_OPEN_JOB_KEY, key);
+        }
+        if let Some(events) = &options.events {
+            request = events.add_to(
+                request,
+                IB_XRC_ATTR_XRCD_OPEN_EVENT_FILE,
+                IB_XRC_ATTR_XRCD_OPEN_USER_HANDLE,
+            );
+        }
         let reply = context.call(request);
         reply.result().map_err(|errno| {
             let meanings = [
@@ -152,7 +181,24 @@ impl Xrcd {
                 ),
                 (
                     Errno::EINVAL,
-                    "the file has a domain on this device already, and it was to be new",
+                    match options.policy {
+                        None => {
+                            "the file has a domain on this device already, and it was to be new"
+                        }
+                        Some(_) => {
+                            "its policy makes no sense, or the file has a domain on this device \
+                             already, and it was to be new"
+                        }
+                    },
+                ),
+                (
+                    Errno::EEXIST,
+                    "the file has a domain on this device already, with another policy",
+                ),
+                (
+                    Errno::EACCES,
+                    "its file must be open for reading, and for writing to make a domain with a \
+                     policy",
                 ),
             ];
             Error::explained("open the domain", errno, &meanings)
@@ -161,14 +207,20 @@ impl Xrcd {
         Ok(Xrcd {
             inner: Arc::new(XrcdInner {
                 handle: Handle::new(context, &KIND, id),
+                _events: events,
             }),
         })
     }
 
+    fn query_request(&self) -> Request<'_> {
+        Request::new(IB_XRC_OBJECT_XRCD, IB_XRC_METHOD_XRCD_QUERY)
+            .handle(IB_XRC_ATTR_XRCD_QUERY_HANDLE, self.inner.handle.id())
+    }
+
     pub(crate) fn query_raw(&self) -> Result<ib_xrc_xrcd_info> {
         let mut info = ib_xrc_xrcd_info::default();
-        let request = Request::new(IB_XRC_OBJECT_XRCD, IB_XRC_METHOD_XRCD_QUERY)
-            .handle(IB_XRC_ATTR_XRCD_QUERY_HANDLE, self.inner.handle.id())
+        let request = self
+            .query_request()
             .output(IB_XRC_ATTR_XRCD_QUERY_RESP_INFO, &mut info);
         let reply = self.inner.context().call(request);
         reply
@@ -180,6 +232,23 @@ impl Xrcd {
     /// Describes the domain.
     pub fn query(&self) -> Result<XrcdInfo> {
         Ok((&self.query_raw()?).into())
+    }
+
+    pub(crate) fn query_policy_raw(&self) -> Result<ib_xrc_policy> {
+        let mut policy = ib_xrc_policy::default();
+        let request = self
+            .query_request()
+            .output(IB_XRC_ATTR_XRCD_QUERY_RESP_POLICY, &mut policy);
+        let reply = self.inner.context().call(request);
+        reply
+            .result()
+            .map_err(|errno| Error::call("query the policy of the domain", errno))?;
+        Ok(policy)
+    }
+
+    /// The rules of the domain.
+    pub fn query_policy(&self) -> Result<DomainPolicy> {
+        Ok((&self.query_policy_raw()?).into())
     }
 
     /// Fills `qps` as far as it reaches, with TGT QPs of greater numbers than `after`.
@@ -205,9 +274,8 @@ impl Xrcd {
     /// Fills `qps` as far as it reaches, with as many calls as that takes. Returns how
     /// many there are.
     pub(crate) fn tgt_qps_into(&self, qps: &mut [ib_xrc_tgt_qp_info]) -> Result<u32> {
-        list_in_order(
+        list::fill(
             qps,
-            Request::max_elements::<ib_xrc_tgt_qp_info>(),
             |qp| qp.qp_num,
             |after, part| self.list_tgt_qps(after, part),
         )
@@ -216,26 +284,67 @@ impl Xrcd {
     /// Lists the TGT QPs of the domain, whoever made them, in the order of their
     /// numbers.
     pub fn tgt_qps(&self) -> Result<Vec<TgtQpInfo>> {
-        let mut raw = vec![ib_xrc_tgt_qp_info::default(); 32];
-        loop {
-            let n = self.tgt_qps_into(&mut raw)? as usize;
-            if n <= raw.len() {
-                return raw[..n].iter().map(TgtQpInfo::try_from).collect();
-            }
-            // A few more, since there may be more by then.
-            raw.resize(n + n / 8 + 8, Default::default());
-        }
+        let raw = list::all(|qps| self.tgt_qps_into(qps))?;
+        raw.iter().map(TgtQpInfo::try_from).collect()
     }
 
-    /// Creates a TGT QP, in the RESET state, and registers with it.
+    /// Fills `srqs` as far as it reaches, with SRQs of greater numbers than `after`. Returns
+    /// how many there are.
+    fn list_srqs(&self, after: Option<u32>, srqs: &mut [ib_xrc_srq_info]) -> Result<u32> {
+        let mut count = 0u32;
+        let mut request = Request::new(IB_XRC_OBJECT_XRCD, IB_XRC_METHOD_XRCD_LIST_SRQS)
+            .handle(IB_XRC_ATTR_XRCD_LIST_SRQS_HANDLE, self.inner.handle.id())
+            .output(IB_XRC_ATTR_XRCD_LIST_SRQS_RESP_COUNT, &mut count);
+        if let Some(after) = &after {
+            request = request.input(IB_XRC_ATTR_XRCD_LIST_SRQS_AFTER, after);
+        }
+        if !srqs.is_empty() {
+            request = request.output_slice(IB_XRC_ATTR_XRCD_LIST_SRQS_RESP_SRQS, srqs);
+        }
+        let reply = self.inner.context().call(request);
+        reply
+            .result()
+            .map_err(|errno| Error::call("list the SRQs of the domain", errno))?;
+        Ok(count)
+    }
+
+    /// Fills `srqs` as far as it reaches, with as many calls as that takes. Returns how
+    /// many there are.
+    pub(crate) fn srqs_into(&self, srqs: &mut [ib_xrc_srq_info]) -> Result<u32> {
+        list::fill(
+            srqs,
+            |srq| srq.srq_num,
+            |after, part| self.list_srqs(after, part),
+        )
+    }
+
+    /// Lists the SRQs of the domain, whoever made them, in the order of their numbers.
+    pub fn srqs(&self) -> Result<Vec<SrqInfo>> {
+        let raw = list::all(|srqs| self.srqs_into(srqs))?;
+        Ok(raw.iter().map(SrqInfo::from).collect())
+    }
+
+    /// Creates a TGT QP, in the RESET state, and registers with it. EDQUOT: the domain has
+    /// as many as its policy lets it.
     pub fn create_tgt_qp(&self) -> Result<TgtQp> {
-        TgtQp::create(&self.inner)
+        self.create_tgt_qp_with(TgtQpOptions::default())
+    }
+
+    /// [`Xrcd::create_tgt_qp`] with options.
+    pub fn create_tgt_qp_with(&self, options: TgtQpOptions<'_>) -> Result<TgtQp> {
+        TgtQp::create(&self.inner, options)
     }
 
     /// Registers with the domain's TGT QP of this number, as ibv_open_qp(3): it lives
     /// at least as long as the registration. EINVAL: there is no such TGT QP.
     pub fn open_tgt_qp(&self, qp_num: u32) -> Result<TgtQp> {
-        TgtQp::open(&self.inner, qp_num)
+        self.open_tgt_qp_with(qp_num, TgtQpOptions::default())
+    }
+
+    /// [`Xrcd::open_tgt_qp`] with options. If the TGT QP is in error already, the error is
+    /// reported once more, to who opens it.
+    pub fn open_tgt_qp_with(&self, qp_num: u32, options: TgtQpOptions<'_>) -> Result<TgtQp> {
+        TgtQp::open(&self.inner, qp_num, options)
     }
 
     fn target(&self, qp_num: u32) -> Target<'_> {
@@ -257,15 +366,40 @@ impl Xrcd {
 
     /// [`TgtQp::connect`] by number, without being registered.
     pub fn connect_tgt_qp(&self, qp_num: u32, attr: &QpAttr) -> Result<QpState> {
-        tgt_qp::connect(&self.target(qp_num), attr)
+        tgt_qp::connect(&self.target(qp_num), attr, None)
+    }
+
+    /// [`TgtQp::connect_timeout`] by number, without being registered.
+    pub fn connect_tgt_qp_timeout(
+        &self,
+        qp_num: u32,
+        attr: &QpAttr,
+        timeout: Duration,
+    ) -> Result<QpState> {
+        tgt_qp::connect(&self.target(qp_num), attr, Some(timeout))
+    }
+
+    /// [`TgtQp::disconnect`] by number, without being registered.
+    pub fn disconnect_tgt_qp(&self, qp_num: u32, timeout: Duration) -> Result<DisconnectInfo> {
+        tgt_qp::disconnect(&self.target(qp_num), timeout)
+    }
+
+    /// [`TgtQp::holders`] by number, without being registered.
+    pub fn tgt_qp_holders(&self, qp_num: u32) -> Result<Vec<Holder>> {
+        tgt_qp::holders(&self.target(qp_num))
     }
 
     /// Creates an SRQ in the domain, which completes into `cq`.
     ///
     /// EINVAL: the attributes are 0 or above [`crate::Limits`], or the CQ is of another
-    /// context.
+    /// context. EDQUOT: the domain has as many SRQs as its policy lets it.
     pub fn create_srq(&self, cq: &Cq, attr: SrqAttr) -> Result<Srq> {
-        Srq::create(&self.inner, cq, attr)
+        self.create_srq_with(cq, attr, SrqOptions::default())
+    }
+
+    /// [`Xrcd::create_srq`] with options.
+    pub fn create_srq_with(&self, cq: &Cq, attr: SrqAttr, options: SrqOptions<'_>) -> Result<Srq> {
+        Srq::create(&self.inner, cq, attr, options)
     }
 
     /// Closes the handle. EBUSY: TGT QPs or SRQs made with it exist.
@@ -280,84 +414,10 @@ impl Xrcd {
     }
 }
 
-/// Fills `elements` by calls that fill at most `max` of them, with those after a
-/// number, and tell how many come after it. Returns how many there are in all.
-fn list_in_order<T>(
-    elements: &mut [T],
-    max: usize,
-    number: impl Fn(&T) -> u32,
-    mut call: impl FnMut(Option<u32>, &mut [T]) -> Result<u32>,
-) -> Result<u32> {
-    let mut after = None;
-    let mut done = 0;
-    loop {
-        let part = &mut elements[done..];
-        let room = part.len().min(max);
-        let there = call(after, &mut part[..room])?;
-        let total = u32::try_from(done)
-            .unwrap_or(u32::MAX)
-            .saturating_add(there);
-        done += room;
-        if there as usize <= room || done == elements.len() {
-            return Ok(total);
-        }
-        let last = elements.get(done - 1).map(&number);
-        if last <= after {
-            return Err(Error::Unexpected("a list out of order".into()));
-        }
-        after = last;
-    }
-}
-
 impl fmt::Debug for Xrcd {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Xrcd")
             .field("handle", &self.inner.handle.id())
             .finish_non_exhaustive()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-
-    proptest! {
-        #[test]
-        fn long_lists_come_in_parts(
-            there in prop::collection::btree_set(1u32..1000, 0..50),
-            room in 0usize..60,
-            max in 1usize..20,
-        ) {
-            let there: Vec<u32> = there.into_iter().collect();
-            let mut got = vec![0; room];
-            let count = list_in_order(&mut got, max, |n| *n, |after, part| {
-                assert!(part.len() <= max);
-                let rest: Vec<_> = there.iter().filter(|n| Some(**n) > after).collect();
-                for (to, from) in part.iter_mut().zip(&rest) {
-                    *to = **from;
-                }
-                Ok(rest.len() as u32)
-            });
-            prop_assert_eq!(count, Ok(there.len() as u32));
-            let n = room.min(there.len());
-            prop_assert_eq!(&got[..n], &there[..n]);
-        }
-    }
-
-    #[test]
-    fn a_kernel_that_goes_in_circles_is_not_followed() {
-        let mut got = [0u32; 10];
-        let result = list_in_order(
-            &mut got,
-            2,
-            |n| *n,
-            |_, part| {
-                part.fill(7);
-                Ok(100)
-            },
-        );
-        assert!(matches!(result, Err(Error::Unexpected(_))));
     }
 }

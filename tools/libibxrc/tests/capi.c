@@ -34,6 +34,12 @@ int main(void)
 	struct ibv_recv_wr recv_wr = { .wr_id = 1 }, *bad_recv_wr = NULL;
 	struct ibv_send_wr send_wr = { .wr_id = 1 }, *bad_send_wr = NULL;
 	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_INIT };
+	struct ibxrc_xrcd_init_attr xrcd_attr = { .fd = -1 };
+	struct ibxrc_tgt_qp_init_attr qp_attr = { 0 };
+	struct ibxrc_srq_init_attr srq_attr = { .max_wr = 1, .max_sge = 1 };
+	struct ib_xrc_disconnect_info disconnect_info;
+	struct ib_xrc_policy policy;
+	struct ib_xrc_event event;
 	struct ibxrc_context *context;
 	struct ibxrc_wc wc;
 	void *cq_context;
@@ -47,13 +53,23 @@ int main(void)
 	EINVALS(ibxrc_close(NULL));
 	EINVALS(ibxrc_query(NULL, NULL, NULL));
 
+	FAILS(ibxrc_create_event_file(NULL, IB_XRC_EVENT_FILE_DEPTH), 0);
+	EINVALS(ibxrc_destroy_event_file(NULL));
+	FAILS(ibxrc_event_file_fd(NULL), -1);
+	FAILS(ibxrc_read_events(NULL, 1, &event), -1);
+
 	FAILS(ibxrc_open_xrcd(NULL, -1, 0), 0);
+	FAILS(ibxrc_open_xrcd_ex(NULL, &xrcd_attr), 0);
 	EINVALS(ibxrc_close_xrcd(NULL));
 	EINVALS(ibxrc_query_xrcd(NULL, &xrcd_info));
+	EINVALS(ibxrc_query_xrcd_policy(NULL, &policy));
 	EINVALS(ibxrc_list_tgt_qps(NULL, NULL, 0, &count));
+	EINVALS(ibxrc_list_srqs(NULL, NULL, 0, &count));
 
 	FAILS(ibxrc_create_tgt_qp(NULL), 0);
+	FAILS(ibxrc_create_tgt_qp_ex(NULL, &qp_attr), 0);
 	FAILS(ibxrc_open_tgt_qp(NULL, 1), 0);
+	FAILS(ibxrc_open_tgt_qp_ex(NULL, 1, &qp_attr), 0);
 	EINVALS(ibxrc_close_tgt_qp(NULL));
 	check("ibxrc_tgt_qp_num(NULL)", ibxrc_tgt_qp_num(NULL), 0);
 	EINVALS(ibxrc_modify_tgt_qp(NULL, &attr, IBV_QP_STATE));
@@ -62,6 +78,14 @@ int main(void)
 	EINVALS(ibxrc_query_tgt_qpn(NULL, 1, NULL, NULL));
 	EINVALS(ibxrc_connect_tgt_qp(NULL, &attr, IBV_QP_STATE, NULL));
 	EINVALS(ibxrc_connect_tgt_qpn(NULL, 1, &attr, IBV_QP_STATE, NULL));
+	EINVALS(ibxrc_connect_tgt_qp_timeout(NULL, &attr, IBV_QP_STATE, 1, NULL));
+	EINVALS(ibxrc_connect_tgt_qpn_timeout(NULL, 1, &attr, IBV_QP_STATE, 1,
+					      NULL));
+	EINVALS(ibxrc_disconnect_tgt_qp(NULL, 0, &disconnect_info));
+	EINVALS(ibxrc_disconnect_tgt_qpn(NULL, 1, 0, &disconnect_info));
+	EINVALS(ibxrc_disconnect_close_tgt_qp(NULL, 0, &disconnect_info));
+	EINVALS(ibxrc_list_tgt_qp_holders(NULL, NULL, 0, &count));
+	EINVALS(ibxrc_list_tgt_qpn_holders(NULL, 1, NULL, 0, &count));
 
 	FAILS(ibxrc_create_comp_channel(NULL), 0);
 	EINVALS(ibxrc_destroy_comp_channel(NULL));
@@ -73,6 +97,8 @@ int main(void)
 	EINVALS(ibxrc_req_notify_cq(NULL, 0));
 
 	FAILS(ibxrc_create_srq(NULL, NULL, 1, 1, NULL), 0);
+	FAILS(ibxrc_create_srq_ex(NULL, NULL, &srq_attr), 0);
+	EINVALS(ibxrc_set_srq_limit(NULL, 1));
 	EINVALS(ibxrc_destroy_srq(NULL));
 	check("ibxrc_get_srq_num(NULL)", ibxrc_get_srq_num(NULL), 0);
 	EINVALS(ibxrc_post_srq_recv(NULL, &recv_wr, &bad_recv_wr));

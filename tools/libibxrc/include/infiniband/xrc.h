@@ -6,7 +6,7 @@
  * The sender names in each message the SRQ of the process that shall have it.
  * The receiving end of a connection is a TGT QP, which belongs to a domain
  * (XRCD) and not to a process: it lives until the last process that registered
- * with it has closed it or is gone.
+ * with it has closed it or is gone, or for as long as the domain's policy says.
  *
  * A receiver does
  *
@@ -30,6 +30,13 @@
  *   otherwise. ibxrc_error_message() has a sentence that explains.
  * - NULL for a pointer that is not said to be optional gives EINVAL.
  * - EIO means that the device is gone. Closing and destroying still work.
+ * - ESTALE means that the TGT QP was destroyed although there are registrations
+ *   (IB_XRC_DOMAIN_RECLAIM_REFERENCED). Closing them still works.
+ * - EACCES means that the domain may be looked at only
+ *   (IB_XRC_DOMAIN_USE_NEEDS_WRITE), or that the TGT QP has another job key.
+ * - EPROTONOSUPPORT means that the kernel module is older than this library.
+ * - Structures with a comp_mask may become longer. A field that has a bit of its
+ *   own counts only if comp_mask has it. An unknown bit gives EOPNOTSUPP.
  * - All functions may be called from several threads at a time, also on the same
  *   object; but an object must not be in use while it is closed or destroyed.
  * - A child of fork(2) shares the objects with its parent and what it closes is
@@ -60,6 +67,8 @@ struct ibxrc_comp_channel;
 struct ibxrc_cq;
 /* An XRC shared receive queue. */
 struct ibxrc_srq;
+/* A descriptor that tells of asynchronous events. */
+struct ibxrc_event_file;
 
 /*
  * A completion. Of wc are valid: wr_id, status, qp_num (the TGT QP)
@@ -118,6 +127,45 @@ int ibxrc_close(struct ibxrc_context *context);
 int ibxrc_query(struct ibxrc_context *context, struct ib_xrc_device_info *device,
 		struct ib_xrc_limits *limits);
 
+/* -------------------------------------------------------------- events -- */
+
+/*
+ * Create an event file, which tells of what happens to domains, TGT QPs and SRQs
+ * that are opened or created with it, and of the ports and the removal of the
+ * device. A context may have several.
+ *
+ * depth is how many events can wait (EINVAL: 0 or above
+ * IB_XRC_EVENT_FILE_MAX_DEPTH); IB_XRC_EVENT_FILE_DEPTH is a good value. Events
+ * that find it full are dropped, and IB_XRC_EVENT_OVERFLOW says how many.
+ */
+struct ibxrc_event_file *ibxrc_create_event_file(struct ibxrc_context *context,
+						 uint32_t depth);
+
+/*
+ * Destroy it. EBUSY: domains, TGT QPs or SRQs that report to it still exist; it
+ * stays as it is.
+ */
+int ibxrc_destroy_event_file(struct ibxrc_event_file *file);
+
+/*
+ * The descriptor of the event file, for poll(2) and epoll(7): readable while an
+ * event waits. It belongs to the event file. -1 with errno if file is NULL.
+ */
+int ibxrc_event_file_fd(const struct ibxrc_event_file *file);
+
+/*
+ * Take up to num_entries (1 or more, else EINVAL) events, and wait for the first
+ * unless the descriptor is set to O_NONBLOCK. Returns their number, or -1 with
+ * errno: EAGAIN there is none, and it does not wait; EINTR a signal came; EIO the
+ * device is gone, and IB_XRC_EVENT_DEVICE_REMOVED has been taken.
+ *
+ * user_handle of an event is the address that the object was given as its
+ * context; ib_user_xrc.h says what the rest of it means. Events of an object that
+ * was closed do not come any more. They need no acknowledgement.
+ */
+int ibxrc_read_events(struct ibxrc_event_file *file, int num_entries,
+		      struct ib_xrc_event *events);
+
 /* ------------------------------------------------------------- domains -- */
 
 /*
@@ -131,6 +179,53 @@ int ibxrc_query(struct ibxrc_context *context, struct ib_xrc_device_info *device
 struct ibxrc_xrcd *ibxrc_open_xrcd(struct ibxrc_context *context, int fd,
 				   int oflags);
 
+enum ibxrc_xrcd_init_attr_mask {
+	IBXRC_XRCD_INIT_ATTR_POLICY = 1 << 0,
+	IBXRC_XRCD_INIT_ATTR_JOB_KEY = 1 << 1,
+	IBXRC_XRCD_INIT_ATTR_EVENTS = 1 << 2,
+};
+
+struct ibxrc_xrcd_init_attr {
+	/* enum ibxrc_xrcd_init_attr_mask */
+	uint32_t comp_mask;
+	/* As with ibxrc_open_xrcd(). */
+	int fd;
+	int oflags;
+	/*
+	 * IBXRC_XRCD_INIT_ATTR_POLICY: the rules of the domain, if it is made. All 0
+	 * is what a domain gets whose maker gives none. Without them the opener
+	 * takes the domain as it is.
+	 */
+	const struct ib_xrc_policy *policy;
+	/*
+	 * IBXRC_XRCD_INIT_ATTR_JOB_KEY: the key of the TGT QPs and SRQs that are made
+	 * with the handle. Messages are accepted only if TGT QP and SRQ have the
+	 * same, or none.
+	 */
+	uint64_t job_key;
+	/*
+	 * IBXRC_XRCD_INIT_ATTR_EVENTS: where to report TGT QPs that are created in the
+	 * domain or reclaimed, until the handle is closed, and what these events
+	 * carry as user_handle. The event file must be of the same context.
+	 */
+	struct ibxrc_event_file *event_file;
+	void *xrcd_context;
+};
+
+/*
+ * The same with a policy, a job key and events.
+ *
+ * fd must be open for reading and, to make a domain with a policy, for writing
+ * (else EACCES). If the domain has IB_XRC_DOMAIN_USE_NEEDS_WRITE, it decides once
+ * and for all what the handle may do: if it is not open for writing, query and
+ * list only.
+ *
+ * Errors: as ibxrc_open_xrcd(); EEXIST the domain is there, and has another
+ * policy; EINVAL the policy makes no sense; EACCES as above.
+ */
+struct ibxrc_xrcd *ibxrc_open_xrcd_ex(struct ibxrc_context *context,
+				      const struct ibxrc_xrcd_init_attr *attr);
+
 /*
  * Close the handle. EBUSY: TGT QPs or SRQs made with it still exist; it stays
  * open.
@@ -140,6 +235,10 @@ int ibxrc_close_xrcd(struct ibxrc_xrcd *xrcd);
 /* Describe the domain. */
 int ibxrc_query_xrcd(struct ibxrc_xrcd *xrcd, struct ib_xrc_xrcd_info *info);
 
+/* Tell the rules of the domain. */
+int ibxrc_query_xrcd_policy(struct ibxrc_xrcd *xrcd,
+			    struct ib_xrc_policy *policy);
+
 /*
  * List the TGT QPs of the domain, whoever made them, in the order of their
  * numbers. Writes at most max elements to qps (which may be NULL if max is 0) and
@@ -148,9 +247,16 @@ int ibxrc_query_xrcd(struct ibxrc_xrcd *xrcd, struct ib_xrc_xrcd_info *info);
 int ibxrc_list_tgt_qps(struct ibxrc_xrcd *xrcd, struct ib_xrc_tgt_qp_info *qps,
 		       uint32_t max, uint32_t *count);
 
+/* The same for its SRQs. */
+int ibxrc_list_srqs(struct ibxrc_xrcd *xrcd, struct ib_xrc_srq_info *srqs,
+		    uint32_t max, uint32_t *count);
+
 /* ------------------------------------------------------------- TGT QPs -- */
 
-/* Create a TGT QP, in the RESET state, and register with it. */
+/*
+ * Create a TGT QP, in the RESET state, and register with it. EDQUOT: the domain
+ * has as many as its policy lets it.
+ */
 struct ibxrc_tgt_qp *ibxrc_create_tgt_qp(struct ibxrc_xrcd *xrcd);
 
 /*
@@ -160,7 +266,37 @@ struct ibxrc_tgt_qp *ibxrc_create_tgt_qp(struct ibxrc_xrcd *xrcd);
  */
 struct ibxrc_tgt_qp *ibxrc_open_tgt_qp(struct ibxrc_xrcd *xrcd, uint32_t qp_num);
 
-/* Give the registration back. With the last one the TGT QP is destroyed. */
+enum ibxrc_tgt_qp_init_attr_mask {
+	IBXRC_TGT_QP_INIT_ATTR_EVENTS = 1 << 0,
+};
+
+struct ibxrc_tgt_qp_init_attr {
+	/* enum ibxrc_tgt_qp_init_attr_mask */
+	uint32_t comp_mask;
+	/*
+	 * IBXRC_TGT_QP_INIT_ATTR_EVENTS: where to report errors of the TGT QP and that
+	 * it is reclaimed, until the registration is closed, and what these events
+	 * carry as user_handle. The event file must be of the same context.
+	 */
+	struct ibxrc_event_file *event_file;
+	void *qp_context;
+};
+
+/*
+ * The same with events. Opening a TGT QP that is in error already reports the
+ * error once more, to who opens it.
+ */
+struct ibxrc_tgt_qp *
+ibxrc_create_tgt_qp_ex(struct ibxrc_xrcd *xrcd,
+		       const struct ibxrc_tgt_qp_init_attr *attr);
+struct ibxrc_tgt_qp *
+ibxrc_open_tgt_qp_ex(struct ibxrc_xrcd *xrcd, uint32_t qp_num,
+		     const struct ibxrc_tgt_qp_init_attr *attr);
+
+/*
+ * Give the registration back. With the last one the TGT QP is destroyed, unless
+ * the domain's policy is IB_XRC_POLICY_DOMAIN.
+ */
 int ibxrc_close_tgt_qp(struct ibxrc_tgt_qp *qp);
 
 /* The number of the TGT QP, which the sender connects to; 0 if qp is NULL. */
@@ -212,6 +348,51 @@ int ibxrc_connect_tgt_qp(struct ibxrc_tgt_qp *qp, const struct ibv_qp_attr *attr
 int ibxrc_connect_tgt_qpn(struct ibxrc_xrcd *xrcd, uint32_t qp_num,
 			  const struct ibv_qp_attr *attr, int attr_mask,
 			  enum ibv_qp_state *state);
+
+/*
+ * The same, beginning no transition any more when timeout_ms milliseconds have
+ * passed: ETIMEDOUT. One that has begun takes as long as the device takes.
+ */
+int ibxrc_connect_tgt_qp_timeout(struct ibxrc_tgt_qp *qp,
+				 const struct ibv_qp_attr *attr, int attr_mask,
+				 uint32_t timeout_ms, enum ibv_qp_state *state);
+int ibxrc_connect_tgt_qpn_timeout(struct ibxrc_xrcd *xrcd, uint32_t qp_num,
+				  const struct ibv_qp_attr *attr, int attr_mask,
+				  uint32_t timeout_ms, enum ibv_qp_state *state);
+
+/*
+ * Take the TGT QP to the ERR state, and wait for the messages that have arrived:
+ * each is delivered or, if no buffer for it is posted within timeout_ms
+ * milliseconds, dropped and counted in *info (optional).
+ *
+ * Errors: EINVAL the domain has no such TGT QP; ETIMEDOUT the device or the memory
+ * of a receiver took too long, some seconds more than timeout_ms. The TGT QP is in
+ * the ERR state or on its way there then, and the call may be repeated.
+ */
+int ibxrc_disconnect_tgt_qp(struct ibxrc_tgt_qp *qp, uint32_t timeout_ms,
+			    struct ib_xrc_disconnect_info *info);
+int ibxrc_disconnect_tgt_qpn(struct ibxrc_xrcd *xrcd, uint32_t qp_num,
+			     uint32_t timeout_ms,
+			     struct ib_xrc_disconnect_info *info);
+
+/*
+ * The same, and give the registration back, as ibxrc_close_tgt_qp(). When it fails
+ * the registration stays.
+ */
+int ibxrc_disconnect_close_tgt_qp(struct ibxrc_tgt_qp *qp, uint32_t timeout_ms,
+				  struct ib_xrc_disconnect_info *info);
+
+/*
+ * List the registrations with the TGT QP, in all processes, oldest first. Writes at
+ * most max elements to holders (which may be NULL if max is 0) and to *count how
+ * many there are, which may be more. EINVAL: the domain has no such TGT QP.
+ */
+int ibxrc_list_tgt_qp_holders(struct ibxrc_tgt_qp *qp,
+			      struct ib_xrc_holder_info *holders, uint32_t max,
+			      uint32_t *count);
+int ibxrc_list_tgt_qpn_holders(struct ibxrc_xrcd *xrcd, uint32_t qp_num,
+			       struct ib_xrc_holder_info *holders, uint32_t max,
+			       uint32_t *count);
 
 /* --------------------------------------------------------- completions -- */
 
@@ -271,11 +452,45 @@ int ibxrc_req_notify_cq(struct ibxrc_cq *cq, int solicited_only);
 /*
  * Create an XRC SRQ in the domain, with room for at least max_wr posted work
  * requests of up to max_sge scatter entries, completing into cq, which must be of
- * the same context. EINVAL: above ib_xrc_limits, or 0.
+ * the same context.
+ *
+ * Errors: EINVAL above ib_xrc_limits, or 0; EDQUOT the domain has as many as its
+ * policy lets it.
  */
 struct ibxrc_srq *ibxrc_create_srq(struct ibxrc_xrcd *xrcd, struct ibxrc_cq *cq,
 				   uint32_t max_wr, uint32_t max_sge,
 				   void *srq_context);
+
+enum ibxrc_srq_init_attr_mask {
+	IBXRC_SRQ_INIT_ATTR_EVENTS = 1 << 0,
+};
+
+struct ibxrc_srq_init_attr {
+	/* enum ibxrc_srq_init_attr_mask */
+	uint32_t comp_mask;
+	/* As with ibxrc_create_srq(). */
+	uint32_t max_wr;
+	uint32_t max_sge;
+	void *srq_context;
+	/*
+	 * IBXRC_SRQ_INIT_ATTR_EVENTS: where to report that the limit is reached and
+	 * that messages back up. The events carry srq_context as user_handle. It
+	 * must be of the same context.
+	 */
+	struct ibxrc_event_file *event_file;
+};
+
+/* The same with events. */
+struct ibxrc_srq *ibxrc_create_srq_ex(struct ibxrc_xrcd *xrcd,
+				      struct ibxrc_cq *cq,
+				      const struct ibxrc_srq_init_attr *attr);
+
+/*
+ * Ask for one IB_XRC_EVENT_SRQ_LIMIT when fewer work requests than limit are posted,
+ * at once if that is so already, as ibv_modify_srq(3) with IBV_SRQ_LIMIT. After it
+ * there is no limit any more; 0 takes it away. EINVAL: more than fit.
+ */
+int ibxrc_set_srq_limit(struct ibxrc_srq *srq, uint32_t limit);
 
 /*
  * Destroy it. Buffers that are still posted come back without completion;

@@ -5,17 +5,15 @@
 use std::{
     ffi::{c_int, c_void},
     os::fd::{AsFd, AsRawFd},
-    time::Duration,
 };
 
-use rustix::fs::{fcntl_getfl, OFlags};
-
-use super::{close, fail, get, give, null, set_errno, status};
+use super::{close, event::patience, fail, get, give, known, null, report_to, set_errno, status};
 use crate::{
+    comp_channel::WAIT,
     error::{Errno, Error, Result},
     uapi::{ib_xrc_cqe, IB_XRC_WC_SOLICITED, IB_XRC_WC_WITH_IMM},
     verbs::*,
-    CompChannel, Cq, Srq, SrqAttr,
+    CompChannel, Cq, Srq, SrqAttr, SrqOptions,
 };
 
 /// # Safety
@@ -63,15 +61,12 @@ pub(super) unsafe extern "C" fn ibxrc_get_cq_event(
     channel: *mut ibxrc_comp_channel,
     cq_context: *mut *mut c_void,
 ) -> c_int {
-    const WHAT: &str = "wait for a completion event";
     status((|| {
         // SAFETY: The caller's word.
         let (channel, out) = unsafe { (get(channel)?, cq_context.as_mut().ok_or_else(null)?) };
-        let flags = fcntl_getfl(channel.as_fd()).map_err(|e| Error::call(WHAT, e.into()))?;
-        let timeout = flags.contains(OFlags::NONBLOCK).then_some(Duration::ZERO);
         let event = channel
-            .next(timeout)?
-            .ok_or_else(|| Error::call(WHAT, Errno::EAGAIN))?;
+            .next(patience(channel, WAIT)?)?
+            .ok_or_else(|| Error::call(WAIT, Errno::EAGAIN))?;
         *out = event.user_handle as *mut c_void;
         Ok(())
     })())
@@ -200,6 +195,46 @@ pub(super) unsafe extern "C" fn ibxrc_create_srq(
         };
         xrcd.create_srq(cq, attr)
     })())
+}
+
+/// # Safety
+///
+/// See `infiniband/xrc.h`.
+#[no_mangle]
+pub(super) unsafe extern "C" fn ibxrc_create_srq_ex(
+    xrcd: *mut ibxrc_xrcd,
+    cq: *mut ibxrc_cq,
+    attr: *const ibxrc_srq_init_attr,
+) -> *mut ibxrc_srq {
+    const EVENTS: u32 = IBXRC_SRQ_INIT_ATTR_EVENTS;
+    give((|| {
+        // SAFETY: The caller's word.
+        let attr = unsafe { attr.as_ref() }.ok_or_else(null)?;
+        known(attr.comp_mask, EVENTS)?;
+        // SAFETY: The caller's word.
+        let (xrcd, cq) = unsafe { (get(xrcd)?, get(cq)?) };
+        // SAFETY: The caller's word.
+        let events =
+            unsafe { report_to(attr.comp_mask, EVENTS, attr.event_file, attr.srq_context)? };
+        let options = SrqOptions {
+            events: events.map(|to| to.file),
+        };
+        let attr = SrqAttr {
+            max_wr: attr.max_wr,
+            max_sge: attr.max_sge,
+            user_handle: attr.srq_context as u64,
+        };
+        xrcd.create_srq_with(cq, attr, options)
+    })())
+}
+
+/// # Safety
+///
+/// See `infiniband/xrc.h`.
+#[no_mangle]
+pub(super) unsafe extern "C" fn ibxrc_set_srq_limit(srq: *mut ibxrc_srq, limit: u32) -> c_int {
+    // SAFETY: The caller's word.
+    status(unsafe { get(srq) }.and_then(|srq| srq.set_limit(limit)))
 }
 
 /// # Safety

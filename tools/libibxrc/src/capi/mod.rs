@@ -10,20 +10,21 @@ mod attr;
 mod completion;
 mod device;
 mod domain;
+mod event;
 mod send;
 mod tgt_qp;
 
 use std::{
     cell::RefCell,
-    ffi::{c_char, c_int, CString},
+    ffi::{c_char, c_int, c_void, CString},
     mem::MaybeUninit,
     ptr,
 };
 
 use crate::{
-    error::{CloseError, Error, Result},
+    error::{CloseError, Errno, Error, Result},
     verbs::*,
-    CompChannel, Context, Cq, Srq, TgtQp, Xrcd,
+    CompChannel, Context, Cq, EventFile, ReportTo, Srq, TgtQp, Xrcd,
 };
 
 /// An opaque type of the header and the object behind it.
@@ -46,6 +47,7 @@ objects! {
     ibxrc_comp_channel is CompChannel;
     ibxrc_cq is Cq;
     ibxrc_srq is Srq;
+    ibxrc_event_file is EventFile;
 }
 
 /// The object behind a pointer.
@@ -60,6 +62,39 @@ unsafe fn get<'a, O: Object>(pointer: *const O) -> Result<&'a O::Behind> {
 
 fn null() -> Error {
     Error::invalid("an argument is NULL that must not be")
+}
+
+/// Refuses bits of a `comp_mask` that are not known.
+fn known(comp_mask: u32, known: u32) -> Result<()> {
+    match comp_mask & !known {
+        0 => Ok(()),
+        _ => Err(Error::Call {
+            what: "understand the attributes",
+            errno: Errno::EOPNOTSUPP,
+            advice: "comp_mask has a bit that this library does not know",
+        }),
+    }
+}
+
+/// Where an object reports to, if `bit` of its attributes' `comp_mask` says that it does.
+///
+/// # Safety
+///
+/// As [`get`].
+unsafe fn report_to<'a>(
+    comp_mask: u32,
+    bit: u32,
+    event_file: *mut ibxrc_event_file,
+    user_handle: *mut c_void,
+) -> Result<Option<ReportTo<'a>>> {
+    if comp_mask & bit == 0 {
+        return Ok(None);
+    }
+    Ok(Some(ReportTo {
+        // SAFETY: The caller's word.
+        file: unsafe { get(event_file)? },
+        user_handle: user_handle as u64,
+    }))
 }
 
 /// A new object for the caller, or NULL and errno.
@@ -156,14 +191,20 @@ mod declared {
     };
     as_declared! {
         device: ibxrc_list_devices ibxrc_open ibxrc_open_index ibxrc_close ibxrc_query;
-        domain: ibxrc_open_xrcd ibxrc_close_xrcd ibxrc_query_xrcd ibxrc_list_tgt_qps;
-        tgt_qp: ibxrc_create_tgt_qp ibxrc_open_tgt_qp ibxrc_close_tgt_qp ibxrc_tgt_qp_num
+        event: ibxrc_create_event_file ibxrc_destroy_event_file ibxrc_event_file_fd
+            ibxrc_read_events;
+        domain: ibxrc_open_xrcd ibxrc_open_xrcd_ex ibxrc_close_xrcd ibxrc_query_xrcd
+            ibxrc_query_xrcd_policy ibxrc_list_tgt_qps ibxrc_list_srqs;
+        tgt_qp: ibxrc_create_tgt_qp ibxrc_create_tgt_qp_ex ibxrc_open_tgt_qp
+            ibxrc_open_tgt_qp_ex ibxrc_close_tgt_qp ibxrc_tgt_qp_num
             ibxrc_modify_tgt_qp ibxrc_modify_tgt_qpn ibxrc_query_tgt_qp ibxrc_query_tgt_qpn
-            ibxrc_connect_tgt_qp ibxrc_connect_tgt_qpn;
+            ibxrc_connect_tgt_qp ibxrc_connect_tgt_qpn ibxrc_connect_tgt_qp_timeout
+            ibxrc_connect_tgt_qpn_timeout ibxrc_disconnect_tgt_qp ibxrc_disconnect_tgt_qpn
+            ibxrc_disconnect_close_tgt_qp ibxrc_list_tgt_qp_holders ibxrc_list_tgt_qpn_holders;
         completion: ibxrc_create_comp_channel ibxrc_destroy_comp_channel ibxrc_comp_channel_fd
             ibxrc_get_cq_event ibxrc_create_cq ibxrc_destroy_cq ibxrc_poll_cq
-            ibxrc_req_notify_cq ibxrc_create_srq ibxrc_destroy_srq ibxrc_get_srq_num
-            ibxrc_post_srq_recv;
+            ibxrc_req_notify_cq ibxrc_create_srq ibxrc_create_srq_ex ibxrc_set_srq_limit
+            ibxrc_destroy_srq ibxrc_get_srq_num ibxrc_post_srq_recv;
         send: ibxrc_post_send;
     }
 }
@@ -195,6 +236,31 @@ mod tests {
         assert!(xrcd.is_null());
         // SAFETY: It is this thread's errno.
         assert_eq!(unsafe { *libc::__errno_location() }, libc::EINVAL);
+    }
+
+    #[test]
+    fn unknown_attributes_are_refused() {
+        let attr = ibxrc_xrcd_init_attr {
+            comp_mask: 1 << 31,
+            ..Default::default()
+        };
+        set_errno(0);
+        // SAFETY: NULL is allowed, and the attributes are looked at before.
+        let xrcd = unsafe { domain::ibxrc_open_xrcd_ex(ptr::null_mut(), &attr) };
+        assert!(xrcd.is_null());
+        // SAFETY: It is this thread's errno.
+        assert_eq!(unsafe { *libc::__errno_location() }, libc::EOPNOTSUPP);
+        assert!(message().contains("comp_mask"));
+    }
+
+    #[test]
+    fn events_need_an_event_file() {
+        // SAFETY: NULL is allowed.
+        let none = unsafe { report_to(!1, 1, ptr::null_mut(), ptr::null_mut()) };
+        assert!(none.unwrap().is_none());
+        // SAFETY: NULL is allowed.
+        let null = unsafe { report_to(1, 1, ptr::null_mut(), ptr::null_mut()) };
+        assert_eq!(null.unwrap_err().errno(), Errno::EINVAL);
     }
 
     impl Object for ibv_pd {
