@@ -17,7 +17,7 @@ use crate::{
     uapi::*,
 };
 
-pub(crate) const WAIT: &str = "wait for a completion event";
+const WAIT: &str = "wait for a completion event";
 
 /// An event: an armed CQ has a new completion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,7 +40,8 @@ pub(crate) struct ChannelInner {
 }
 
 /// A descriptor that tells of the completions of CQs made with it. The descriptor may
-/// be polled for readability along with others ([`AsFd`]).
+/// be polled for readability along with others ([`AsFd`]); it is in non-blocking mode, and
+/// should stay so.
 pub struct CompChannel {
     pub(crate) inner: Arc<ChannelInner>,
 }
@@ -62,17 +63,14 @@ impl CompChannel {
             .ok_or_else(|| Error::Unexpected("no descriptor of a completion channel".into()))?;
         Ok(CompChannel {
             inner: Arc::new(ChannelInner {
-                queue: EventQueue::new(fd, WAIT),
+                queue: EventQueue::new(fd, WAIT)?,
                 context: context.clone(),
             }),
         })
     }
 
-    /// As [`CompChannel::wait_timeout`], but EINTR if a signal comes.
-    pub(crate) fn next(&self, timeout: Option<Duration>) -> Result<Option<CompEvent>> {
-        let mut event = [ib_uverbs_comp_event_desc::default()];
-        let n = self.inner.queue.read(&mut event, timeout)?;
-        Ok((n > 0).then(|| event[0].into()))
+    pub(crate) fn queue(&self) -> &EventQueue {
+        &self.inner.queue
     }
 
     /// Waits for an event and takes it. EIO: the device is gone.

@@ -18,7 +18,7 @@ use crate::{
     uapi::*,
 };
 
-pub(crate) const WAIT: &str = "wait for an event";
+const WAIT: &str = "wait for an event";
 
 pub(crate) struct EventFileInner {
     queue: EventQueue,
@@ -27,7 +27,8 @@ pub(crate) struct EventFileInner {
 
 /// A descriptor that tells of asynchronous events: of the domains, TGT QPs and SRQs that
 /// were opened or created with it, and of the ports and the removal of the device. The
-/// descriptor may be polled for readability along with others ([`AsFd`]).
+/// descriptor may be polled for readability along with others ([`AsFd`]); it is in
+/// non-blocking mode, and should stay so.
 ///
 /// It holds a number of events; those that find it full are dropped, and
 /// [`crate::EventKind::Overflow`] tells how many. That the device was removed is never
@@ -101,7 +102,7 @@ impl EventFile {
             .ok_or_else(|| Error::Unexpected("no descriptor of an event file".into()))?;
         Ok(EventFile {
             inner: Arc::new(EventFileInner {
-                queue: EventQueue::new(fd, WAIT),
+                queue: EventQueue::new(fd, WAIT)?,
                 context: context.clone(),
             }),
         })
@@ -125,14 +126,8 @@ impl EventFile {
         self.wait_timeout(Duration::ZERO)
     }
 
-    /// Takes up to as many as fit, waiting for the first no longer than `timeout`.
-    /// Returns how many. EINTR: a signal came.
-    pub(crate) fn read_raw(
-        &self,
-        events: &mut [ib_xrc_event],
-        timeout: Option<Duration>,
-    ) -> Result<usize> {
-        self.inner.queue.read(events, timeout)
+    pub(crate) fn queue(&self) -> &EventQueue {
+        &self.inner.queue
     }
 
     /// What an object of `context` that reports to it has to keep. EINVAL: it is of

@@ -4,12 +4,12 @@
 
 use std::{
     os::fd::{AsFd, BorrowedFd, OwnedFd},
-    sync::{Mutex, PoisonError},
     time::{Duration, Instant},
 };
 
 use rustix::{
     event::{poll, PollFd, PollFlags, Timespec},
+    fs::{fcntl_getfl, fcntl_setfl, OFlags},
     io::read,
 };
 
@@ -18,22 +18,29 @@ use crate::{
     framing::{bytes_of_slice_mut, Plain},
 };
 
+/// The descriptor is in non-blocking mode: what poll(2) told of may be gone before it is
+/// read, taken by another thread, or with the object that it was about.
 pub(crate) struct EventQueue {
     fd: OwnedFd,
-    /// Held from when poll(2) says that there is a record until it is read, so that
-    /// reading never blocks, whether the descriptor is in non-blocking mode or not.
-    reading: Mutex<()>,
     /// For error messages.
     wait: &'static str,
 }
 
 impl EventQueue {
-    pub(crate) fn new(fd: OwnedFd, wait: &'static str) -> Self {
-        EventQueue {
-            fd,
-            reading: Mutex::new(()),
-            wait,
-        }
+    pub(crate) fn new(fd: OwnedFd, wait: &'static str) -> Result<Self> {
+        let queue = EventQueue { fd, wait };
+        queue.set_blocking(false)?;
+        Ok(queue)
+    }
+
+    /// For those who read with [`EventQueue::read_once`] only.
+    pub(crate) fn set_blocking(&self, blocking: bool) -> Result<()> {
+        fcntl_getfl(&self.fd)
+            .and_then(|mut flags| {
+                flags.set(OFlags::NONBLOCK, !blocking);
+                fcntl_setfl(&self.fd, flags)
+            })
+            .map_err(|e| Error::call("set up the descriptor of events", e.into()))
     }
 
     /// Whether there is something to read, waiting for it no longer than `timeout`.
@@ -61,18 +68,20 @@ impl EventQueue {
             if !self.readable(left)? {
                 return Ok(0);
             }
-            let _reading = self.reading.lock().unwrap_or_else(PoisonError::into_inner);
-            // Another thread may have been faster.
-            if !self.readable(Some(Duration::ZERO))? {
-                continue;
+            match self.read_once(records) {
+                Err(e) if e.errno() == Errno::EAGAIN => (),
+                other => return other,
             }
-            return match read(&self.fd, bytes_of_slice_mut(records)) {
-                Ok(n) if n > 0 && n % size_of::<T>() == 0 => Ok(n / size_of::<T>()),
-                Ok(n) => Err(Error::Unexpected(format!("{n} bytes of events"))),
-                // Another process that has the descriptor was.
-                Err(rustix::io::Errno::AGAIN) => continue,
-                Err(e) => Err(Error::call(self.wait, e.into())),
-            };
+        }
+    }
+
+    /// Takes as many records as there are and fit, and waits for the first if the descriptor
+    /// is in blocking mode; else EAGAIN if there is none. EINTR: a signal came.
+    pub(crate) fn read_once<T: Plain>(&self, records: &mut [T]) -> Result<usize> {
+        match read(&self.fd, bytes_of_slice_mut(records)) {
+            Ok(n) if n > 0 && n % size_of::<T>() == 0 => Ok(n / size_of::<T>()),
+            Ok(n) => Err(Error::Unexpected(format!("{n} bytes of events"))),
+            Err(e) => Err(Error::call(self.wait, e.into())),
         }
     }
 
@@ -113,7 +122,7 @@ mod tests {
 
     fn queue() -> (EventQueue, UnixStream) {
         let (reader, writer) = UnixStream::pair().unwrap();
-        (EventQueue::new(reader.into(), "wait"), writer)
+        (EventQueue::new(reader.into(), "wait").unwrap(), writer)
     }
 
     #[test]
@@ -124,6 +133,8 @@ mod tests {
         assert_eq!(queue.wait_timeout::<u64>(timeout), Ok(None));
         assert!(start.elapsed() >= timeout);
         assert_eq!(queue.read(&mut [0u64], Some(Duration::ZERO)), Ok(0));
+        let error = queue.read_once(&mut [0u64]).unwrap_err();
+        assert_eq!(error.errno(), Errno::EAGAIN);
     }
 
     #[test]
@@ -136,6 +147,20 @@ mod tests {
         assert_eq!(queue.read(&mut records, None), Ok(2));
         assert_eq!(records, [1, 2]);
         assert_eq!(queue.wait(), Ok(3u64));
+    }
+
+    #[test]
+    fn who_wants_to_block_does() {
+        let (queue, mut writer) = queue();
+        queue.set_blocking(true).unwrap();
+        let reader = std::thread::spawn(move || {
+            let mut record = [0u64];
+            (queue.read_once(&mut record), record)
+        });
+        std::thread::sleep(Duration::from_millis(20));
+        assert!(!reader.is_finished());
+        writer.write_all(&7u64.to_ne_bytes()).unwrap();
+        assert_eq!(reader.join().unwrap(), (Ok(1), [7]));
     }
 
     #[test]

@@ -7,11 +7,10 @@ use std::{
     os::fd::{AsFd, AsRawFd},
 };
 
-use super::{close, event::patience, fail, get, give, known, null, report_to, set_errno, status};
+use super::{close, fail, get, give, known, null, report_to, set_errno, status};
 use crate::{
-    comp_channel::WAIT,
-    error::{Errno, Error, Result},
-    uapi::{ib_xrc_cqe, IB_XRC_WC_SOLICITED, IB_XRC_WC_WITH_IMM},
+    error::{Error, Result},
+    uapi::{ib_uverbs_comp_event_desc, ib_xrc_cqe, IB_XRC_WC_SOLICITED, IB_XRC_WC_WITH_IMM},
     verbs::*,
     CompChannel, Cq, Srq, SrqAttr, SrqOptions,
 };
@@ -23,8 +22,12 @@ use crate::{
 pub(super) unsafe extern "C" fn ibxrc_create_comp_channel(
     context: *mut ibxrc_context,
 ) -> *mut ibxrc_comp_channel {
-    // SAFETY: The caller's word.
-    give(unsafe { get(context) }.and_then(|context| context.create_comp_channel()))
+    give((|| {
+        // SAFETY: The caller's word.
+        let channel = unsafe { get(context)? }.create_comp_channel()?;
+        channel.queue().set_blocking(true)?;
+        Ok(channel)
+    })())
 }
 
 /// # Safety
@@ -64,10 +67,9 @@ pub(super) unsafe extern "C" fn ibxrc_get_cq_event(
     status((|| {
         // SAFETY: The caller's word.
         let (channel, out) = unsafe { (get(channel)?, cq_context.as_mut().ok_or_else(null)?) };
-        let event = channel
-            .next(patience(channel, WAIT)?)?
-            .ok_or_else(|| Error::call(WAIT, Errno::EAGAIN))?;
-        *out = event.user_handle as *mut c_void;
+        let mut event = [ib_uverbs_comp_event_desc::default()];
+        channel.queue().read_once(&mut event)?;
+        *out = event[0].cq_handle as *mut c_void;
         Ok(())
     })())
 }

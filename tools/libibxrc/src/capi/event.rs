@@ -6,25 +6,15 @@ use std::{
     ffi::c_int,
     os::fd::{AsFd, AsRawFd},
     slice,
-    time::Duration,
 };
-
-use rustix::fs::{fcntl_getfl, OFlags};
 
 use super::{close, fail, get, give, null, set_errno};
 use crate::{
-    error::{Errno, Error, Result},
-    event_file::WAIT,
+    error::Error,
     uapi::ib_xrc_event,
     verbs::{ibxrc_context, ibxrc_event_file},
     EventFile,
 };
-
-/// How long a call may wait that follows the descriptor's `O_NONBLOCK`.
-pub(super) fn patience(fd: impl AsFd, what: &'static str) -> Result<Option<Duration>> {
-    let flags = fcntl_getfl(fd).map_err(|e| Error::call(what, e.into()))?;
-    Ok(flags.contains(OFlags::NONBLOCK).then_some(Duration::ZERO))
-}
 
 /// # Safety
 ///
@@ -34,8 +24,12 @@ pub(super) unsafe extern "C" fn ibxrc_create_event_file(
     context: *mut ibxrc_context,
     depth: u32,
 ) -> *mut ibxrc_event_file {
-    // SAFETY: The caller's word.
-    give(unsafe { get(context) }.and_then(|context| context.create_event_file(Some(depth))))
+    give((|| {
+        // SAFETY: The caller's word.
+        let file = unsafe { get(context)? }.create_event_file(Some(depth))?;
+        file.queue().set_blocking(true)?;
+        Ok(file)
+    })())
 }
 
 /// # Safety
@@ -83,10 +77,7 @@ pub(super) unsafe extern "C" fn ibxrc_read_events(
             .ok_or_else(|| Error::invalid("at least one event must be taken"))?;
         // SAFETY: The caller's word: there are `max` elements. Any bytes are an event.
         let events = unsafe { slice::from_raw_parts_mut(events, max) };
-        match file.read_raw(events, patience(file, WAIT)?)? {
-            0 => Err(Error::call(WAIT, Errno::EAGAIN)),
-            n => Ok(n),
-        }
+        file.queue().read_once(events)
     })();
     match result {
         Ok(n) => n as c_int,
