@@ -5,6 +5,10 @@
 mod dev;
 mod domain;
 mod output;
+mod process;
+mod rules;
+mod srq;
+mod tgt_qp;
 
 use std::{path::PathBuf, process::ExitCode};
 
@@ -23,6 +27,10 @@ struct Arguments {
     /// Print JSON with line breaks and indentation.
     #[arg(short, long, global = true)]
     pretty: bool,
+
+    /// Show more: who holds a TGT QP, and SRQs.
+    #[arg(short, long, global = true)]
+    details: bool,
 
     #[command(subcommand)]
     object: Object,
@@ -50,7 +58,8 @@ enum DevVerb {
 
 #[derive(Subcommand)]
 enum DomainVerb {
-    /// Show the domain of a file and its TGT QPs, on every device on which it has one.
+    /// Show the domain of a file, its rules and its TGT QPs, on every device on which it has
+    /// one.
     Show {
         /// The file.
         file: PathBuf,
@@ -74,7 +83,7 @@ fn main() -> ExitCode {
         }
         Object::Domain {
             verb: DomainVerb::Show { file, dev },
-        } => domain::show(&file, dev.as_deref(), format),
+        } => domain::show(&file, dev.as_deref(), arguments.details, format),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
