@@ -5,11 +5,17 @@
 //!
 //! From the environment: `XRC_DEVICE` (default rxe0). Arguments name the tests to run.
 
+mod access;
 mod completion;
+mod disconnect;
 mod domain;
+mod event;
+mod policy;
 mod receive;
+mod reclaim;
 mod removal;
 mod setup;
+mod srq;
 mod tgt_qp;
 
 use std::{panic, process::ExitCode};
@@ -30,9 +36,15 @@ fn main() -> ExitCode {
     let wanted: Vec<String> = std::env::args().skip(1).collect();
     let tests: Vec<Test> = [
         domain::TESTS,
+        policy::TESTS,
+        access::TESTS,
         tgt_qp::TESTS,
         completion::TESTS,
+        srq::TESTS,
         receive::TESTS,
+        event::TESTS,
+        reclaim::TESTS,
+        disconnect::TESTS,
         // Last, since it takes the device away for a while.
         removal::TESTS,
     ]

@@ -5,10 +5,10 @@
 use std::{fs, process::Command, thread, time::Duration};
 
 use anyhow::{anyhow, ensure, Context as _, Result};
-use ibxrc::{Errno, Receiver, ReceiverAttr};
+use ibxrc::{Errno, EventKind, Receiver, ReceiverAttr};
 
 use crate::{
-    setup::{anonymous, connected, device, ensure_errno, send, wait_for, Posted},
+    setup::{anonymous, connected, device, ensure_errno, send, wait_for, Posted, PATIENCE},
     Test,
 };
 
@@ -43,23 +43,44 @@ fn gone() -> Result<()> {
             buffer_size: 10,
         },
     )?;
+    let events = context.create_event_file(None)?;
     // The user's QP would hold up the removal.
     drop(ini);
 
     let waiting = thread::spawn(move || receiver.receive(None).map(|m| m.map(|m| m.len())));
+    // The port may go before the device does.
+    let reading = thread::spawn(move || loop {
+        match events.wait() {
+            Ok(event) if event.kind != EventKind::DeviceRemoved => (),
+            last => return (last, events),
+        }
+    });
     thread::sleep(Duration::from_millis(100));
     rdma(&["link", "del", &name])?;
 
     let result = waiting.join().map_err(|_| anyhow!("a thread panicked"))?;
     ensure_errno("a waiting receiver", result, Errno::EIO)?;
+    let (last, events) = reading.join().map_err(|_| anyhow!("a thread panicked"))?;
+    ensure!(last?.user_handle == 0);
+    ensure_errno("events", events.wait(), Errno::EIO)?;
+    ensure_errno("event file", context.create_event_file(None), Errno::EIO)?;
     posted.expect(b"before")?;
     ensure_errno("poll", posted.completion_once(), Errno::EIO)?;
     ensure_errno("post", posted.post(64), Errno::EIO)?;
     ensure_errno("channel", posted.channel.wait(), Errno::EIO)?;
     ensure_errno("query", tgt.query(), Errno::EIO)?;
     ensure_errno("list", xrcd.tgt_qps(), Errno::EIO)?;
+    ensure_errno("SRQs", xrcd.srqs(), Errno::EIO)?;
+    ensure_errno("policy", xrcd.query_policy(), Errno::EIO)?;
+    ensure_errno("holders", tgt.holders(), Errno::EIO)?;
+    ensure_errno("limit", posted.srq.set_limit(1), Errno::EIO)?;
+    ensure_errno("disconnect", tgt.disconnect(PATIENCE), Errno::EIO)?;
     ensure_errno("context", context.query(), Errno::EIO)?;
-    tgt.close()?;
+    let failed = tgt.disconnect_and_close(PATIENCE).err();
+    let failed = failed.context("it disconnected")?;
+    ensure!(failed.error.errno() == Errno::EIO, "{failed}");
+    failed.object.close()?;
+    events.close()?;
     posted.srq.close().map_err(ibxrc::Error::from)?;
     posted.cq.close()?;
     xrcd.close()?;

@@ -10,10 +10,13 @@ use std::{
 
 use anyhow::{ensure, Context as _, Result};
 use ibxrc::{
-    CompChannel, Context, Cq, Errno, QpAttr, QpState, Sge, Srq, SrqAttr, TgtQp, Wc, Xrcd,
-    XrcdOptions,
+    CompChannel, Context, Cq, DomainPolicy, Errno, EventFile, EventKind, QpAttr, QpState, Sge, Srq,
+    SrqAttr, SrqOptions, TgtQp, Wc, Xrcd, XrcdOptions,
 };
 use ibxrc_ini::{Address, Device, IniQp, IniQpAttr, Send};
+
+/// An SRQ number that no domain has.
+pub const NO_SRQ: u32 = 0x00ff_ffff;
 
 /// How long anything may take.
 pub const PATIENCE: Duration = Duration::from_secs(20);
@@ -39,18 +42,34 @@ pub fn named(context: &Context, file: &impl AsFd) -> ibxrc::Result<Xrcd> {
     })
 }
 
+/// A context and an anonymous domain with a policy.
+pub fn anonymous_with(policy: DomainPolicy) -> Result<(Context, Xrcd)> {
+    let context = Context::open(&device())?;
+    let xrcd = context.open_xrcd(XrcdOptions {
+        policy: Some(policy),
+        ..Default::default()
+    })?;
+    Ok((context, xrcd))
+}
+
 /// A TGT QP and an INI QP that are connected to each other.
 pub fn connected(xrcd: &Xrcd) -> Result<(TgtQp, IniQp)> {
+    let tgt = xrcd.create_tgt_qp()?;
+    let ini = connect(&tgt)?;
+    Ok((tgt, ini))
+}
+
+/// An INI QP that is connected to a TGT QP in the RESET state, and that to it.
+pub fn connect(tgt: &TgtQp) -> Result<IniQp> {
     let device = Device::open(&device(), 1)?;
     let mut ini = IniQp::create(&device, IniQpAttr::default())?;
-    let tgt = xrcd.create_tgt_qp()?;
     tgt.connect(&tgt_attr(&device, &ini))?;
     ini.connect(&Address {
         qp_num: tgt.qp_num(),
         psn: 0,
         ..ini.address()
     })?;
-    Ok((tgt, ini))
+    Ok(ini)
 }
 
 /// What connects a TGT QP to an INI QP of the same device.
@@ -76,6 +95,33 @@ pub fn send(
         imm,
         solicited,
     })?;
+    Ok(())
+}
+
+/// Sends what the TGT QP refuses, which puts it in error.
+pub fn send_refused(ini: &mut IniQp) -> Result<()> {
+    send(ini, NO_SRQ, b"to nobody", None, false)?;
+    // Whether it is acknowledged before the TGT QP is in error is open.
+    let _ = ini.drain();
+    Ok(())
+}
+
+/// Waits for an event, which must be this one.
+pub fn expect_event(events: &EventFile, user_handle: u64, kind: EventKind) -> Result<()> {
+    let event = events
+        .wait_timeout(PATIENCE)?
+        .with_context(|| format!("{kind:?} did not come"))?;
+    ensure!(
+        event.kind == kind && event.user_handle == user_handle,
+        "{event:?} instead of {kind:?} for {user_handle:#x}"
+    );
+    Ok(())
+}
+
+/// That there is no event.
+pub fn ensure_no_event(events: &EventFile) -> Result<()> {
+    let event = events.try_read()?;
+    ensure!(event.is_none(), "{event:?}");
     Ok(())
 }
 
@@ -130,6 +176,16 @@ pub struct Posted {
 impl Posted {
     /// Nothing is posted to it yet. Its CQ is twice as large as the SRQ.
     pub fn create(context: &Context, xrcd: &Xrcd, max_wr: u32) -> Result<Self> {
+        Self::create_with(context, xrcd, max_wr, SrqOptions::default())
+    }
+
+    /// The same with options.
+    pub fn create_with(
+        context: &Context,
+        xrcd: &Xrcd,
+        max_wr: u32,
+        options: SrqOptions<'_>,
+    ) -> Result<Self> {
         let channel = context.create_comp_channel()?;
         let cq = context.create_cq(max_wr * 2, Some(&channel), 0xc0ffee)?;
         let attr = SrqAttr {
@@ -137,7 +193,7 @@ impl Posted {
             max_sge: 2,
             user_handle: 0xbeef,
         };
-        let srq = xrcd.create_srq(&cq, attr)?;
+        let srq = xrcd.create_srq_with(&cq, attr, options)?;
         Ok(Posted {
             srq,
             cq,

@@ -18,6 +18,7 @@ pub const TESTS: &[Test] = &[
     ("it is known by its number", by_number),
     ("it lives until its last registration goes", lifetime),
     ("all TGT QPs are listed in order", list),
+    ("who holds a TGT QP is listed", holders),
 ];
 
 fn ini() -> Result<(Device, IniQp)> {
@@ -154,4 +155,25 @@ fn list() -> Result<()> {
     expected.sort_unstable();
     ensure!(listed == expected, "{listed:?} instead of {expected:?}");
     Ok(())
+}
+
+fn holders() -> Result<()> {
+    let file = tempfile::tempfile()?;
+    let (one, two) = (Context::open(&device())?, Context::open(&device())?);
+    let (mine, other) = (named(&one, &file)?, named(&two, &file)?);
+    let tgt = mine.create_tgt_qp()?;
+    let number = tgt.qp_num();
+    // More than the library asks for at first.
+    let opened = (0..40)
+        .map(|_| other.open_tgt_qp(number))
+        .collect::<ibxrc::Result<Vec<_>>>()?;
+    let holders = tgt.holders()?;
+    ensure!(holders == mine.tgt_qp_holders(number)?);
+    ensure!(holders.iter().map(|h| h.id).eq(1..=41), "{holders:?}");
+    let me = Some(std::process::id());
+    ensure!(holders.iter().all(|h| h.pid == me), "{holders:?}");
+    drop(opened);
+    tgt.close()?;
+    let holders = other.tgt_qp_holders(number);
+    ensure_errno("a TGT QP that is gone", holders, Errno::EINVAL)
 }

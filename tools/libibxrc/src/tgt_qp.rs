@@ -250,7 +250,10 @@ impl Target<'_> {
         let reply = self.context().call(request);
         reply.result().map_err(|errno| {
             let meanings = [
-                (Errno::EINVAL, NO_SUCH),
+                (
+                    Errno::EINVAL,
+                    "it is in the RESET state, or the domain has no TGT QP of this number",
+                ),
                 (
                     Errno::ETIMEDOUT,
                     "the device or the memory of a receiver took too long; it may be tried again",
@@ -460,7 +463,7 @@ impl TgtQp {
     /// delivered or, if no buffer for it is posted before `timeout` has passed, dropped and
     /// counted.
     ///
-    /// ETIMEDOUT: the device or the memory of a receiver took too long, some seconds more than
+    /// EINVAL: it is in the RESET state, and there is nothing to disconnect. ETIMEDOUT: the device or the memory of a receiver took too long, some seconds more than
     /// `timeout`. The TGT QP is in the ERR state or on its way there then, and it may be
     /// tried again.
     pub fn disconnect(&self, timeout: Duration) -> Result<DisconnectInfo> {

@@ -5,7 +5,7 @@
  *
  * usage: ibxrc-capi-test [DEVICE]
  */
-#include <infiniband/xrc.h>
+#include "capi_util.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -15,151 +15,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-#define PORT 1
-#define BUFFER_SIZE 256
-#define SEND_PSN 0x123456
-
-static int tests, failures;
-
-static void report(int ok, const char *what)
-{
-	printf("%s %d %s\n", ok ? "ok" : "not ok", ++tests, what);
-	if (!ok) {
-		printf("# errno %d, last message: %s\n", errno,
-		       ibxrc_error_message());
-		failures++;
-	}
-}
-
-/* What the rest needs: without it there is no going on. */
-static void need(int ok, const char *what)
-{
-	report(ok, what);
-	if (!ok) {
-		printf("Bail out! %s\n", what);
-		exit(1);
-	}
-}
-
-/* The sender: nothing but libibverbs. */
-struct sender {
-	struct ibv_context *context;
-	struct ibv_pd *pd;
-	struct ibv_cq *cq;
-	struct ibv_qp *qp;
-	struct ibv_mr *mr;
-	union ibv_gid gid;
-	int gid_index;
-	enum ibv_mtu mtu;
-	char buffer[BUFFER_SIZE];
-};
-
-static int find_gid(struct sender *s)
-{
-	static const unsigned char v4[12] = { [10] = 0xff, [11] = 0xff };
-	struct ibv_gid_entry entry;
-	int i;
-
-	for (i = 0; i < 256; i++) {
-		if (ibv_query_gid_ex(s->context, PORT, i, &entry, 0) ||
-		    entry.gid_type != IBV_GID_TYPE_ROCE_V2 ||
-		    memcmp(entry.gid.raw, v4, sizeof(v4)))
-			continue;
-		s->gid = entry.gid;
-		s->gid_index = i;
-		return 1;
-	}
-	return 0;
-}
-
-static int open_sender(struct sender *s, const char *name)
-{
-	struct ibv_device **list = ibv_get_device_list(NULL), **device;
-	struct ibv_qp_init_attr init = {
-		.cap = { .max_send_wr = 8, .max_send_sge = 2 },
-		.qp_type = IBV_QPT_RC,
-		.sq_sig_all = 1,
-	};
-	struct ibv_port_attr port;
-
-	for (device = list; device && *device; device++)
-		if (!strcmp(ibv_get_device_name(*device), name))
-			break;
-	if (!device || !*device)
-		return 0;
-	s->context = ibv_open_device(*device);
-	ibv_free_device_list(list);
-	if (!s->context || !find_gid(s) || ibv_query_port(s->context, PORT, &port))
-		return 0;
-	s->mtu = port.active_mtu;
-	s->pd = ibv_alloc_pd(s->context);
-	s->cq = ibv_create_cq(s->context, 8, NULL, NULL, 0);
-	if (!s->pd || !s->cq)
-		return 0;
-	s->mr = ibv_reg_mr(s->pd, s->buffer, sizeof(s->buffer),
-			   IBV_ACCESS_LOCAL_WRITE);
-	init.send_cq = init.recv_cq = s->cq;
-	s->qp = ibv_create_qp(s->pd, &init);
-	return s->mr && s->qp;
-}
-
-/* Attributes that take a QP of this device to RTR, connected to another one. */
-static struct ibv_qp_attr rtr_attr(struct sender *s, uint32_t qp_num, uint32_t psn)
-{
-	return (struct ibv_qp_attr){
-		.qp_state = IBV_QPS_RTR,
-		.port_num = PORT,
-		.path_mtu = s->mtu,
-		.dest_qp_num = qp_num,
-		.rq_psn = psn,
-		.max_dest_rd_atomic = 1,
-		.min_rnr_timer = 12,
-		.ah_attr = {
-			.is_global = 1,
-			.grh = { .dgid = s->gid, .sgid_index = s->gid_index,
-				 .hop_limit = 64 },
-			.port_num = PORT,
-		},
-	};
-}
-
-#define INIT_MASK (IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | \
-		   IBV_QP_ACCESS_FLAGS)
-#define RTR_MASK (IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | \
-		  IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER)
-#define RTS_MASK (IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | \
-		  IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC)
-
-static int connect_sender(struct sender *s, uint32_t tgt_qp_num)
-{
-	struct ibv_qp_attr init = { .qp_state = IBV_QPS_INIT, .port_num = PORT };
-	struct ibv_qp_attr rtr = rtr_attr(s, tgt_qp_num, 0);
-	struct ibv_qp_attr rts = {
-		.qp_state = IBV_QPS_RTS, .sq_psn = SEND_PSN, .timeout = 16,
-		.retry_cnt = 6, .rnr_retry = 7, .max_rd_atomic = 1,
-	};
-
-	return !ibv_modify_qp(s->qp, &init, INIT_MASK) &&
-	       !ibv_modify_qp(s->qp, &rtr, RTR_MASK) &&
-	       !ibv_modify_qp(s->qp, &rts, RTS_MASK);
-}
-
-/* Polls until there are n completions, or for long enough. */
-static int poll_n(struct ibxrc_cq *cq, int n, struct ibxrc_wc *wc)
-{
-	int got = 0, ret, i;
-
-	for (i = 0; got < n && i < 20000; i++) {
-		ret = ibxrc_poll_cq(cq, n - got, wc + got);
-		if (ret < 0)
-			return ret;
-		got += ret;
-		if (got < n)
-			usleep(1000);
-	}
-	return got;
-}
 
 int main(int argc, char **argv)
 {
@@ -324,11 +179,7 @@ int main(int argc, char **argv)
 	       "what is in use does not close");
 	report(strstr(ibxrc_error_message(), "CQ") != NULL, "and says why");
 
-	ibv_destroy_qp(s.qp);
-	ibv_dereg_mr(s.mr);
-	ibv_destroy_cq(s.cq);
-	ibv_dealloc_pd(s.pd);
-	ibv_close_device(s.context);
+	close_sender(&s);
 	report(!ibxrc_close_tgt_qp(tgt), "the first registration is closed");
 	report(!ibxrc_query_tgt_qp(opened, NULL, info) && info[0].refs == 1,
 	       "the TGT QP is still there");
@@ -337,8 +188,10 @@ int main(int argc, char **argv)
 	       "now it is gone");
 	report(!ibxrc_destroy_srq(srq) && !ibxrc_destroy_cq(cq) &&
 	       !ibxrc_destroy_comp_channel(channel) && !ibxrc_close_xrcd(second) &&
-	       !ibxrc_close_xrcd(xrcd) && !ibxrc_close(context),
-	       "everything closes");
+	       !ibxrc_close_xrcd(xrcd), "everything closes");
+
+	test_lifetime(context, name);
+	report(!ibxrc_close(context), "the context closes");
 
 	printf("1..%d\n", tests);
 	return failures != 0;

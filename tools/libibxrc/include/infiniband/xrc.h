@@ -365,9 +365,10 @@ int ibxrc_connect_tgt_qpn_timeout(struct ibxrc_xrcd *xrcd, uint32_t qp_num,
  * each is delivered or, if no buffer for it is posted within timeout_ms
  * milliseconds, dropped and counted in *info (optional).
  *
- * Errors: EINVAL the domain has no such TGT QP; ETIMEDOUT the device or the memory
- * of a receiver took too long, some seconds more than timeout_ms. The TGT QP is in
- * the ERR state or on its way there then, and the call may be repeated.
+ * Errors: EINVAL the TGT QP is in the RESET state, or the domain has no such TGT QP;
+ * ETIMEDOUT the device or the memory of a receiver took too long, some seconds more
+ * than timeout_ms. The TGT QP is in the ERR state or on its way there then, and the
+ * call may be repeated.
  */
 int ibxrc_disconnect_tgt_qp(struct ibxrc_tgt_qp *qp, uint32_t timeout_ms,
 			    struct ib_xrc_disconnect_info *info);
