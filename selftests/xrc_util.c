@@ -191,7 +191,18 @@ int xrc_limits(struct xrc *x, struct ib_xrc_limits *limits)
 
 /* ------------------------------------------------ domains and TGT QPs -- */
 
-int xrc_xrcd_open(struct xrc *x, int fd, int oflags, __u32 *handle)
+/* EVENT_FILE and USER_HANDLE, which all objects that report have. */
+static void report_to(union xrc_cmd *cmd, const struct xrc_report *report,
+		      __u16 event_file, __u16 user_handle)
+{
+	if (!report)
+		return;
+	xrc_raw_fd(cmd, event_file, report->fd);
+	xrc_in_u64(cmd, user_handle, report->user_handle);
+}
+
+int xrc_xrcd_open_with(struct xrc *x, int fd, int oflags,
+		       const struct xrc_xrcd_opts *opts, __u32 *handle)
 {
 	union xrc_cmd cmd;
 	int ret;
@@ -200,9 +211,23 @@ int xrc_xrcd_open(struct xrc *x, int fd, int oflags, __u32 *handle)
 	xrc_handle(&cmd, IB_XRC_ATTR_XRCD_OPEN_HANDLE, 0);
 	xrc_raw_fd(&cmd, IB_XRC_ATTR_XRCD_OPEN_FD, fd);
 	xrc_in_u32(&cmd, IB_XRC_ATTR_XRCD_OPEN_OFLAGS, oflags);
+	if (opts->policy)
+		xrc_in(&cmd, IB_XRC_ATTR_XRCD_OPEN_POLICY, opts->policy,
+		       sizeof(*opts->policy));
+	if (opts->job_key)
+		xrc_in_u64(&cmd, IB_XRC_ATTR_XRCD_OPEN_JOB_KEY, *opts->job_key);
+	report_to(&cmd, opts->report, IB_XRC_ATTR_XRCD_OPEN_EVENT_FILE,
+		  IB_XRC_ATTR_XRCD_OPEN_USER_HANDLE);
 	ret = xrc_ioctl(x->fd, &cmd);
 	*handle = xrc_find(&cmd, IB_XRC_ATTR_XRCD_OPEN_HANDLE)->data;
 	return ret;
+}
+
+int xrc_xrcd_open(struct xrc *x, int fd, int oflags, __u32 *handle)
+{
+	static const struct xrc_xrcd_opts none;
+
+	return xrc_xrcd_open_with(x, fd, oflags, &none, handle);
 }
 
 int xrc_xrcd_close(struct xrc *x, __u32 handle)
@@ -224,6 +249,17 @@ int xrc_xrcd_query(struct xrc *x, __u32 handle, struct ib_xrc_xrcd_info *info)
 	return xrc_ioctl(x->fd, &cmd);
 }
 
+int xrc_xrcd_policy(struct xrc *x, __u32 handle, struct ib_xrc_policy *policy)
+{
+	union xrc_cmd cmd;
+
+	xrc_cmd_for(x, &cmd, IB_XRC_OBJECT_XRCD, IB_XRC_METHOD_XRCD_QUERY);
+	xrc_handle(&cmd, IB_XRC_ATTR_XRCD_QUERY_HANDLE, handle);
+	xrc_out(&cmd, IB_XRC_ATTR_XRCD_QUERY_RESP_POLICY, policy,
+		sizeof(*policy));
+	return xrc_ioctl(x->fd, &cmd);
+}
+
 int xrc_list_tgt_qps(struct xrc *x, __u32 xrcd, struct ib_xrc_tgt_qp_info *info,
 		     unsigned int n, __u32 *count)
 {
@@ -239,7 +275,25 @@ int xrc_list_tgt_qps(struct xrc *x, __u32 xrcd, struct ib_xrc_tgt_qp_info *info,
 	return xrc_ioctl(x->fd, &cmd);
 }
 
-int xrc_tgt_create(struct xrc *x, __u32 xrcd, struct xrc_qp *qp)
+int xrc_list_srqs(struct xrc *x, __u32 xrcd, __u32 after,
+		  struct ib_xrc_srq_info *info, unsigned int n, __u32 *count)
+{
+	union xrc_cmd cmd;
+
+	xrc_cmd_for(x, &cmd, IB_XRC_OBJECT_XRCD, IB_XRC_METHOD_XRCD_LIST_SRQS);
+	xrc_handle(&cmd, IB_XRC_ATTR_XRCD_LIST_SRQS_HANDLE, xrcd);
+	if (info)
+		xrc_out(&cmd, IB_XRC_ATTR_XRCD_LIST_SRQS_RESP_SRQS, info,
+			n * sizeof(*info));
+	xrc_out(&cmd, IB_XRC_ATTR_XRCD_LIST_SRQS_RESP_COUNT, count,
+		sizeof(*count));
+	if (after)
+		xrc_in_u32(&cmd, IB_XRC_ATTR_XRCD_LIST_SRQS_AFTER, after);
+	return xrc_ioctl(x->fd, &cmd);
+}
+
+int xrc_tgt_create_report(struct xrc *x, __u32 xrcd,
+			  const struct xrc_report *report, struct xrc_qp *qp)
 {
 	union xrc_cmd cmd;
 	int ret;
@@ -250,12 +304,20 @@ int xrc_tgt_create(struct xrc *x, __u32 xrcd, struct xrc_qp *qp)
 	xrc_handle(&cmd, IB_XRC_ATTR_TGT_QP_CREATE_XRCD, xrcd);
 	xrc_out(&cmd, IB_XRC_ATTR_TGT_QP_CREATE_RESP_QP_NUM, &qp->qp_num,
 		sizeof(qp->qp_num));
+	report_to(&cmd, report, IB_XRC_ATTR_TGT_QP_CREATE_EVENT_FILE,
+		  IB_XRC_ATTR_TGT_QP_CREATE_USER_HANDLE);
 	ret = xrc_ioctl(x->fd, &cmd);
 	qp->handle = xrc_find(&cmd, IB_XRC_ATTR_TGT_QP_CREATE_HANDLE)->data;
 	return ret;
 }
 
-int xrc_tgt_open(struct xrc *x, __u32 xrcd, __u32 qp_num, struct xrc_qp *qp)
+int xrc_tgt_create(struct xrc *x, __u32 xrcd, struct xrc_qp *qp)
+{
+	return xrc_tgt_create_report(x, xrcd, NULL, qp);
+}
+
+int xrc_tgt_open_report(struct xrc *x, __u32 xrcd, __u32 qp_num,
+			const struct xrc_report *report, struct xrc_qp *qp)
 {
 	union xrc_cmd cmd;
 	int ret;
@@ -265,10 +327,17 @@ int xrc_tgt_open(struct xrc *x, __u32 xrcd, __u32 qp_num, struct xrc_qp *qp)
 	xrc_handle(&cmd, IB_XRC_ATTR_TGT_QP_OPEN_HANDLE, 0);
 	xrc_handle(&cmd, IB_XRC_ATTR_TGT_QP_OPEN_XRCD, xrcd);
 	xrc_in_u32(&cmd, IB_XRC_ATTR_TGT_QP_OPEN_QP_NUM, qp_num);
+	report_to(&cmd, report, IB_XRC_ATTR_TGT_QP_OPEN_EVENT_FILE,
+		  IB_XRC_ATTR_TGT_QP_OPEN_USER_HANDLE);
 	ret = xrc_ioctl(x->fd, &cmd);
 	qp->handle = xrc_find(&cmd, IB_XRC_ATTR_TGT_QP_OPEN_HANDLE)->data;
 	qp->qp_num = qp_num;
 	return ret;
+}
+
+int xrc_tgt_open(struct xrc *x, __u32 xrcd, __u32 qp_num, struct xrc_qp *qp)
+{
+	return xrc_tgt_open_report(x, xrcd, qp_num, NULL, qp);
 }
 
 int xrc_tgt_close(struct xrc *x, const struct xrc_qp *qp)
@@ -321,8 +390,9 @@ int xrc_tgt_query(struct xrc *x, const struct xrc_qp *qp,
 	return xrc_ioctl(x->fd, &cmd);
 }
 
-int xrc_tgt_connect(struct xrc *x, const struct xrc_qp *qp,
-		    const struct ib_uverbs_qp_attr *attr, __u32 *state)
+static int tgt_connect(struct xrc *x, const struct xrc_qp *qp,
+		       const struct ib_uverbs_qp_attr *attr,
+		       const __u32 *timeout_ms, __u32 *state)
 {
 	__u16 flags;
 	union xrc_cmd cmd;
@@ -334,6 +404,9 @@ int xrc_tgt_connect(struct xrc *x, const struct xrc_qp *qp,
 		IB_XRC_ATTR_TGT_QP_CONNECT_XRCD,
 		IB_XRC_ATTR_TGT_QP_CONNECT_QP_NUM);
 	xrc_in(&cmd, IB_XRC_ATTR_TGT_QP_CONNECT_ATTR, attr, sizeof(*attr));
+	if (timeout_ms)
+		xrc_in_u32(&cmd, IB_XRC_ATTR_TGT_QP_CONNECT_TIMEOUT_MS,
+			   *timeout_ms);
 	if (state)
 		xrc_out(&cmd, IB_XRC_ATTR_TGT_QP_CONNECT_RESP_STATE, &resp,
 			sizeof(resp));
@@ -343,6 +416,71 @@ int xrc_tgt_connect(struct xrc *x, const struct xrc_qp *qp,
 		*state = flags & UVERBS_ATTR_F_VALID_OUTPUT ? resp : ~0U;
 	}
 	return ret;
+}
+
+int xrc_tgt_connect(struct xrc *x, const struct xrc_qp *qp,
+		    const struct ib_uverbs_qp_attr *attr, __u32 *state)
+{
+	return tgt_connect(x, qp, attr, NULL, state);
+}
+
+int xrc_tgt_connect_timeout(struct xrc *x, const struct xrc_qp *qp,
+			    const struct ib_uverbs_qp_attr *attr,
+			    __u32 timeout_ms, __u32 *state)
+{
+	return tgt_connect(x, qp, attr, &timeout_ms, state);
+}
+
+static int tgt_disconnect(struct xrc *x, const struct xrc_qp *qp, __u16 handle,
+			  __u32 timeout_ms, struct ib_xrc_disconnect_info *info)
+{
+	union xrc_cmd cmd;
+
+	xrc_cmd_for(x, &cmd, IB_XRC_OBJECT_TGT_QP,
+		    IB_XRC_METHOD_TGT_QP_DISCONNECT);
+	name_qp(&cmd, qp, handle, IB_XRC_ATTR_TGT_QP_DISCONNECT_XRCD,
+		IB_XRC_ATTR_TGT_QP_DISCONNECT_QP_NUM);
+	xrc_in_u32(&cmd, IB_XRC_ATTR_TGT_QP_DISCONNECT_TIMEOUT_MS, timeout_ms);
+	if (info)
+		xrc_out(&cmd, IB_XRC_ATTR_TGT_QP_DISCONNECT_RESP_INFO, info,
+			sizeof(*info));
+	return xrc_ioctl(x->fd, &cmd);
+}
+
+int xrc_tgt_disconnect(struct xrc *x, const struct xrc_qp *qp, __u32 timeout_ms,
+		       struct ib_xrc_disconnect_info *info)
+{
+	return tgt_disconnect(x, qp, IB_XRC_ATTR_TGT_QP_DISCONNECT_HANDLE,
+			      timeout_ms, info);
+}
+
+int xrc_tgt_disconnect_release(struct xrc *x, const struct xrc_qp *qp,
+			       __u32 timeout_ms,
+			       struct ib_xrc_disconnect_info *info)
+{
+	return tgt_disconnect(x, qp, IB_XRC_ATTR_TGT_QP_DISCONNECT_RELEASE,
+			      timeout_ms, info);
+}
+
+int xrc_list_holders(struct xrc *x, const struct xrc_qp *qp, __u64 after,
+		     struct ib_xrc_holder_info *info, unsigned int n,
+		     __u32 *count)
+{
+	union xrc_cmd cmd;
+
+	xrc_cmd_for(x, &cmd, IB_XRC_OBJECT_TGT_QP,
+		    IB_XRC_METHOD_TGT_QP_LIST_HOLDERS);
+	name_qp(&cmd, qp, IB_XRC_ATTR_TGT_QP_LIST_HOLDERS_HANDLE,
+		IB_XRC_ATTR_TGT_QP_LIST_HOLDERS_XRCD,
+		IB_XRC_ATTR_TGT_QP_LIST_HOLDERS_QP_NUM);
+	if (info)
+		xrc_out(&cmd, IB_XRC_ATTR_TGT_QP_LIST_HOLDERS_RESP_HOLDERS, info,
+			n * sizeof(*info));
+	xrc_out(&cmd, IB_XRC_ATTR_TGT_QP_LIST_HOLDERS_RESP_COUNT, count,
+		sizeof(*count));
+	if (after)
+		xrc_in_u64(&cmd, IB_XRC_ATTR_TGT_QP_LIST_HOLDERS_AFTER, after);
+	return xrc_ioctl(x->fd, &cmd);
 }
 
 int xrc_tgt_state(struct xrc *x, const struct xrc_qp *qp)
@@ -358,7 +496,7 @@ int xrc_tgt_wait_state(struct xrc *x, const struct xrc_qp *qp, int state)
 	long long end = xrc_now() + XRC_TIMEOUT_MS;
 	int now;
 
-	/* Nothing announces a state yet, so look again and again. */
+	/* Not every state is announced, so look again and again. */
 	for (;;) {
 		now = xrc_tgt_state(x, qp);
 		if (now == state)
@@ -516,9 +654,9 @@ int xrc_cq_wait(struct xrc_cq *cq, struct ib_xrc_cqe *cqe, int timeout_ms)
 	}
 }
 
-int xrc_srq_create(struct xrc *x, __u32 xrcd, const struct xrc_cq *cq,
-		   __u32 max_wr, __u32 max_sge, __u64 user_handle,
-		   struct xrc_srq *srq)
+int xrc_srq_create_report(struct xrc *x, __u32 xrcd, const struct xrc_cq *cq,
+			  __u32 max_wr, __u32 max_sge, __u64 user_handle,
+			  int event_file, struct xrc_srq *srq)
 {
 	union xrc_cmd cmd;
 	int ret;
@@ -536,6 +674,8 @@ int xrc_srq_create(struct xrc *x, __u32 xrcd, const struct xrc_cq *cq,
 		sizeof(srq->srq_num));
 	xrc_out(&cmd, IB_XRC_ATTR_SRQ_CREATE_RESP_RING, &srq->info,
 		sizeof(srq->info));
+	if (event_file != XRC_NO_FD)
+		xrc_raw_fd(&cmd, IB_XRC_ATTR_SRQ_CREATE_EVENT_FILE, event_file);
 	ret = xrc_ioctl(x->fd, &cmd);
 	if (ret)
 		return ret;
@@ -547,6 +687,24 @@ int xrc_srq_create(struct xrc *x, __u32 xrcd, const struct xrc_cq *cq,
 		xrc_srq_destroy(x, srq);
 	}
 	return ret;
+}
+
+int xrc_srq_create(struct xrc *x, __u32 xrcd, const struct xrc_cq *cq,
+		   __u32 max_wr, __u32 max_sge, __u64 user_handle,
+		   struct xrc_srq *srq)
+{
+	return xrc_srq_create_report(x, xrcd, cq, max_wr, max_sge, user_handle,
+				     XRC_NO_FD, srq);
+}
+
+int xrc_srq_limit(struct xrc *x, const struct xrc_srq *srq, __u32 limit)
+{
+	union xrc_cmd cmd;
+
+	xrc_cmd_for(x, &cmd, IB_XRC_OBJECT_SRQ, IB_XRC_METHOD_SRQ_MODIFY);
+	xrc_handle(&cmd, IB_XRC_ATTR_SRQ_MODIFY_HANDLE, srq->handle);
+	xrc_in_u32(&cmd, IB_XRC_ATTR_SRQ_MODIFY_LIMIT, limit);
+	return xrc_ioctl(x->fd, &cmd);
 }
 
 int xrc_srq_destroy(struct xrc *x, struct xrc_srq *srq)
@@ -617,6 +775,57 @@ int xrc_srq_post(struct xrc *x, struct xrc_srq *srq, __u64 wr_id, void *addr,
 	return xrc_srq_postv(x, srq, wr_id, &sge, 1);
 }
 
+/* --------------------------------------------------------------- events -- */
+
+int xrc_event_file_create(struct xrc *x, __s64 depth, int *fd)
+{
+	union xrc_cmd cmd;
+	int ret;
+
+	xrc_cmd_for(x, &cmd, IB_XRC_OBJECT_EVENT_FILE,
+		    IB_XRC_METHOD_EVENT_FILE_CREATE);
+	xrc_raw_fd(&cmd, IB_XRC_ATTR_EVENT_FILE_CREATE_FD, 0);
+	if (depth >= 0)
+		xrc_in_u32(&cmd, IB_XRC_ATTR_EVENT_FILE_CREATE_DEPTH, depth);
+	ret = xrc_ioctl(x->fd, &cmd);
+	*fd = ret ? -1 : (int)xrc_find(&cmd, IB_XRC_ATTR_EVENT_FILE_CREATE_FD)->data_s64;
+	return ret;
+}
+
+int xrc_event_read(int fd, struct ib_xrc_event *event, unsigned int n)
+{
+	struct pollfd pfd = { .fd = fd, .events = POLLIN };
+	ssize_t len;
+
+	/* The file may be one that blocks. */
+	if (!poll(&pfd, 1, 0))
+		return -EAGAIN;
+	len = read(fd, event, n * sizeof(*event));
+	if (len < 0)
+		return -errno;
+	return len % sizeof(*event) ? -EPROTO : (int)(len / sizeof(*event));
+}
+
+int xrc_event_wait(int fd, struct ib_xrc_event *event, int timeout_ms)
+{
+	struct pollfd pfd = { .fd = fd, .events = POLLIN };
+	long long end = xrc_now() + timeout_ms;
+	long long left;
+	int n;
+
+	/* Another reader may have been faster. */
+	do {
+		left = end - xrc_now();
+		n = poll(&pfd, 1, left > 0 ? left : 0);
+		if (n < 0 && errno != EINTR)
+			return -errno;
+		n = xrc_event_read(fd, event, 1);
+		if (n != -EAGAIN)
+			return n == 1 ? 0 : n < 0 ? n : -EPROTO;
+	} while (left > 0);
+	return -ETIME;
+}
+
 /* ------------------------------------------------------------- INI side -- */
 
 struct xrc_wire {
@@ -662,6 +871,17 @@ static struct ibv_context *open_device(const char *name)
 	return context;
 }
 
+static int to_init(struct xrc_ini *ini)
+{
+	struct ibv_qp_attr attr = {
+		.qp_state = IBV_QPS_INIT,
+		.port_num = PORT,
+	};
+
+	return -ibv_modify_qp(ini->qp, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX |
+			      IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
+}
+
 static int ini_open(struct xrc_ini *ini, unsigned int depth, size_t buf_size)
 {
 	struct ibv_qp_init_attr init = {
@@ -673,10 +893,6 @@ static int ini_open(struct xrc_ini *ini, unsigned int depth, size_t buf_size)
 		},
 		.qp_type = IBV_QPT_RC,
 		.sq_sig_all = 1,
-	};
-	struct ibv_qp_attr attr = {
-		.qp_state = IBV_QPS_INIT,
-		.port_num = PORT,
 	};
 	struct ibv_port_attr port;
 	size_t slots = depth * sizeof(struct xrc_wire);
@@ -723,9 +939,7 @@ static int ini_open(struct xrc_ini *ini, unsigned int depth, size_t buf_size)
 	ini->qp = ibv_create_qp(ini->pd, &init);
 	if (!ini->qp)
 		return -errno;
-	ret = ibv_modify_qp(ini->qp, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX |
-			    IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
-	return -ret;
+	return to_init(ini);
 }
 
 int xrc_ini_open(struct xrc_ini *ini, unsigned int depth, size_t buf_size)
@@ -757,6 +971,22 @@ void xrc_ini_close(struct xrc_ini *ini)
 	if (ini->context)
 		ibv_close_device(ini->context);
 	memset(ini, 0, sizeof(*ini));
+}
+
+int xrc_ini_reset(struct xrc_ini *ini)
+{
+	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_RESET };
+	struct ibv_wc wc;
+	int ret;
+
+	ret = ibv_modify_qp(ini->qp, &attr, IBV_QP_STATE);
+	if (ret)
+		return -ret;
+	while (ibv_poll_cq(ini->cq, 1, &wc) > 0)
+		;
+	/* A number that was used before would be taken for a repetition. */
+	ini->psn = (ini->psn + 2 * ini->depth) & 0xffffff;
+	return to_init(ini);
 }
 
 int xrc_ini_connect(struct xrc_ini *ini, __u32 tgt_qp_num)
@@ -883,6 +1113,28 @@ int xrc_ini_send(struct xrc_ini *ini, const struct xrc_send *send)
 		sge[n++].lkey = ini->mr->lkey;
 	}
 	return post(ini, IBV_WR_SEND_WITH_IMM, wire, sge, n);
+}
+
+int xrc_ini_rdma_write(struct xrc_ini *ini, __u64 addr, __u32 rkey,
+		       size_t offset, __u32 length)
+{
+	struct ibv_sge sge = {
+		.addr = (uintptr_t)(ini->buf + offset),
+		.length = length,
+		.lkey = ini->mr->lkey,
+	};
+	struct ibv_send_wr *bad, wr = {
+		.wr_id = ini->posted,
+		.sg_list = &sge,
+		.num_sge = 1,
+		.opcode = IBV_WR_RDMA_WRITE,
+		.wr.rdma = { .remote_addr = addr, .rkey = rkey },
+	};
+	int ret = ibv_post_send(ini->qp, &wr, &bad);
+
+	if (!ret)
+		ini->posted++;
+	return -ret;
 }
 
 int xrc_ini_poll(struct xrc_ini *ini, struct ibv_wc *wc)

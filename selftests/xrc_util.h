@@ -73,11 +73,31 @@ int xrc_limits(struct xrc *x, struct ib_xrc_limits *limits);
 
 /* ------------------------------------------------ domains and TGT QPs -- */
 
+/* Where an object reports its events. */
+struct xrc_report {
+	int fd;			/* an event file */
+	__u64 user_handle;
+};
+
+/* What else can be said when a domain is opened: NULL where it is not said. */
+struct xrc_xrcd_opts {
+	const struct ib_xrc_policy *policy;
+	const __u64 *job_key;
+	const struct xrc_report *report;
+};
+
 int xrc_xrcd_open(struct xrc *x, int fd, int oflags, __u32 *handle);
+int xrc_xrcd_open_with(struct xrc *x, int fd, int oflags,
+		       const struct xrc_xrcd_opts *opts, __u32 *handle);
 int xrc_xrcd_close(struct xrc *x, __u32 handle);
 int xrc_xrcd_query(struct xrc *x, __u32 handle, struct ib_xrc_xrcd_info *info);
+int xrc_xrcd_policy(struct xrc *x, __u32 handle, struct ib_xrc_policy *policy);
+/* The first n; *count is how many there are. */
 int xrc_list_tgt_qps(struct xrc *x, __u32 xrcd, struct ib_xrc_tgt_qp_info *info,
 		     unsigned int n, __u32 *count);
+/* Those with a number greater than after, which is not said if it is 0. */
+int xrc_list_srqs(struct xrc *x, __u32 xrcd, __u32 after,
+		  struct ib_xrc_srq_info *info, unsigned int n, __u32 *count);
 
 /* How a call names a TGT QP. */
 struct xrc_qp {
@@ -87,7 +107,11 @@ struct xrc_qp {
 };
 
 int xrc_tgt_create(struct xrc *x, __u32 xrcd, struct xrc_qp *qp);
+int xrc_tgt_create_report(struct xrc *x, __u32 xrcd,
+			  const struct xrc_report *report, struct xrc_qp *qp);
 int xrc_tgt_open(struct xrc *x, __u32 xrcd, __u32 qp_num, struct xrc_qp *qp);
+int xrc_tgt_open_report(struct xrc *x, __u32 xrcd, __u32 qp_num,
+			const struct xrc_report *report, struct xrc_qp *qp);
 int xrc_tgt_close(struct xrc *x, const struct xrc_qp *qp);
 int xrc_tgt_modify(struct xrc *x, const struct xrc_qp *qp,
 		   const struct ib_uverbs_qp_attr *attr);
@@ -97,6 +121,20 @@ int xrc_tgt_query(struct xrc *x, const struct xrc_qp *qp,
 /* *state is ~0 if the kernel did not write it. */
 int xrc_tgt_connect(struct xrc *x, const struct xrc_qp *qp,
 		    const struct ib_uverbs_qp_attr *attr, __u32 *state);
+int xrc_tgt_connect_timeout(struct xrc *x, const struct xrc_qp *qp,
+			    const struct ib_uverbs_qp_attr *attr,
+			    __u32 timeout_ms, __u32 *state);
+/* info may be NULL. */
+int xrc_tgt_disconnect(struct xrc *x, const struct xrc_qp *qp, __u32 timeout_ms,
+		       struct ib_xrc_disconnect_info *info);
+/* The same, with RELEASE: of a handle only. */
+int xrc_tgt_disconnect_release(struct xrc *x, const struct xrc_qp *qp,
+			       __u32 timeout_ms,
+			       struct ib_xrc_disconnect_info *info);
+/* Those with an id greater than after, which is not said if it is 0. */
+int xrc_list_holders(struct xrc *x, const struct xrc_qp *qp, __u64 after,
+		     struct ib_xrc_holder_info *info, unsigned int n,
+		     __u32 *count);
 /* State of the QP or a negative errno. */
 int xrc_tgt_state(struct xrc *x, const struct xrc_qp *qp);
 /* Wait until the QP is in the given state. */
@@ -137,6 +175,11 @@ int xrc_channel_wait(int channel, int timeout_ms);
 int xrc_srq_create(struct xrc *x, __u32 xrcd, const struct xrc_cq *cq,
 		   __u32 max_wr, __u32 max_sge, __u64 user_handle,
 		   struct xrc_srq *srq);
+/* Limit and backlog are reported to the event file. */
+int xrc_srq_create_report(struct xrc *x, __u32 xrcd, const struct xrc_cq *cq,
+			  __u32 max_wr, __u32 max_sge, __u64 user_handle,
+			  int event_file, struct xrc_srq *srq);
+int xrc_srq_limit(struct xrc *x, const struct xrc_srq *srq, __u32 limit);
 int xrc_srq_destroy(struct xrc *x, struct xrc_srq *srq);
 int xrc_srq_kick(struct xrc *x, const struct xrc_srq *srq);
 /* Write a work request to the ring without telling the kernel. */
@@ -147,6 +190,15 @@ int xrc_srq_postv(struct xrc *x, struct xrc_srq *srq, __u64 wr_id,
 		  const struct ib_uverbs_sge *sge, __u32 num_sge);
 int xrc_srq_post(struct xrc *x, struct xrc_srq *srq, __u64 wr_id, void *addr,
 		 __u32 length);
+
+/* --------------------------------------------------------------- events -- */
+
+/* depth is not said if it is negative. */
+int xrc_event_file_create(struct xrc *x, __s64 depth, int *fd);
+/* Wait for one event and read it; -ETIME if none comes. */
+int xrc_event_wait(int fd, struct ib_xrc_event *event, int timeout_ms);
+/* Read what is there: as many as fit, or a negative errno; -EAGAIN if none. */
+int xrc_event_read(int fd, struct ib_xrc_event *event, unsigned int n);
 
 /* ------------------------------------------------------------- INI side -- */
 
@@ -191,6 +243,11 @@ int xrc_ini_send(struct xrc_ini *ini, const struct xrc_send *send);
 /* As it is: opcode, wire immediate (host order), payload. */
 int xrc_ini_send_raw(struct xrc_ini *ini, enum ibv_wr_opcode opcode, __u32 imm,
 		     size_t offset, __u32 length);
+/* RDMA WRITE to memory of the other side. */
+int xrc_ini_rdma_write(struct xrc_ini *ini, __u64 addr, __u32 rkey,
+		       size_t offset, __u32 length);
+/* Take the QP back to INIT and forget what was outstanding. */
+int xrc_ini_reset(struct xrc_ini *ini);
 /* Number of send completions taken (0 or 1). */
 int xrc_ini_poll(struct xrc_ini *ini, struct ibv_wc *wc);
 /* Wait for one send completion; -ETIME if none comes. */
