@@ -509,6 +509,27 @@ int xrc_tgt_wait_state(struct xrc *x, const struct xrc_qp *qp, int state)
 	}
 }
 
+int xrc_tgt_refs(struct xrc *x, __u32 xrcd, __u32 qp_num)
+{
+	struct xrc_qp qp = { .by_num = true, .handle = xrcd, .qp_num = qp_num };
+	struct ib_xrc_tgt_qp_info info;
+	int ret = xrc_tgt_query(x, &qp, NULL, &info);
+
+	return ret ? ret : (int)info.refs;
+}
+
+int xrc_tgt_wait_refs(struct xrc *x, __u32 xrcd, __u32 qp_num, int refs)
+{
+	long long end = xrc_now() + XRC_TIMEOUT_MS;
+
+	while (xrc_tgt_refs(x, xrcd, qp_num) != refs) {
+		if (xrc_now() > end)
+			return -ETIME;
+		usleep(1000);
+	}
+	return 0;
+}
+
 /* ------------------------------------------------------------ CQs, SRQs -- */
 
 int xrc_channel_create(struct xrc *x, int *fd)
@@ -985,7 +1006,7 @@ int xrc_ini_reset(struct xrc_ini *ini)
 	while (ibv_poll_cq(ini->cq, 1, &wc) > 0)
 		;
 	/* A number that was used before would be taken for a repetition. */
-	ini->psn = (ini->psn + 2 * ini->depth) & 0xffffff;
+	ini->psn = (ini->psn + 0x10000) & 0xffffff;
 	return to_init(ini);
 }
 

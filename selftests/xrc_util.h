@@ -139,6 +139,10 @@ int xrc_list_holders(struct xrc *x, const struct xrc_qp *qp, __u64 after,
 int xrc_tgt_state(struct xrc *x, const struct xrc_qp *qp);
 /* Wait until the QP is in the given state. */
 int xrc_tgt_wait_state(struct xrc *x, const struct xrc_qp *qp, int state);
+/* Registrations of the QP of this number; -EINVAL if the domain has none. */
+int xrc_tgt_refs(struct xrc *x, __u32 xrcd, __u32 qp_num);
+/* Wait until there are so many, or with -EINVAL until the QP is gone. */
+int xrc_tgt_wait_refs(struct xrc *x, __u32 xrcd, __u32 qp_num, int refs);
 
 /* ------------------------------------------------------------ CQs, SRQs -- */
 
