@@ -1197,12 +1197,25 @@ int xrc_ini_wait(struct xrc_ini *ini, struct ibv_wc *wc, int timeout_ms)
 
 /* --------------------------------------------------------------- others -- */
 
-long long xrc_now(void)
+static long long now_ns(void)
 {
 	struct timespec ts;
 
 	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return ts.tv_sec * 1000LL + ts.tv_nsec / 1000000;
+	return ts.tv_sec * 1000000000LL + ts.tv_nsec;
+}
+
+long long xrc_now(void)
+{
+	return now_ns() / 1000000;
+}
+
+void xrc_spin(long long ns)
+{
+	long long end = now_ns() + ns;
+
+	while (now_ns() < end)
+		;
 }
 
 void *xrc_guard_page(void)

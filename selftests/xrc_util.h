@@ -261,6 +261,8 @@ int xrc_ini_wait(struct xrc_ini *ini, struct ibv_wc *wc, int timeout_ms);
 
 /* Milliseconds of a clock that does not jump. */
 long long xrc_now(void);
+/* Be busy for so many nanoseconds: to meet, or to miss, what another one does. */
+void xrc_spin(long long ns);
 /* Two pages, of which the second one faults; returns the start of the second. */
 void *xrc_guard_page(void);
 /* Bytes that depend on seed, so that one message is told from another. */
