@@ -75,6 +75,19 @@ static int tgt_qps(struct xrc *x, __u32 xrcd)
 	return count;
 }
 
+/* What was reclaimed counts until it is destroyed, which takes a moment. */
+static int wait_tgt_qps(struct xrc *x, __u32 xrcd, int n)
+{
+	long long end = xrc_now() + XRC_TIMEOUT_MS;
+
+	while (tgt_qps(x, xrcd) != n) {
+		if (xrc_now() > end)
+			return -ETIME;
+		usleep(1000);
+	}
+	return 0;
+}
+
 /* Create a TGT QP and give the registration back at once. */
 static int create_and_close(struct xrc *x, __u32 xrcd, struct xrc_qp *qp)
 {
@@ -568,7 +581,7 @@ TEST_F_TIMEOUT(policy, linger, TIMEOUT)
 	since = xrc_now();
 	EXPECT_EQ(0, xrc_tgt_close(&self->x, &qp));
 	EXPECT_LINGERED(gone_after(&self->x, xrcd, qp.qp_num, since));
-	EXPECT_EQ(0, tgt_qps(&self->x, xrcd));
+	EXPECT_EQ(0, wait_tgt_qps(&self->x, xrcd, 0));
 	EXPECT_EQ(-EINVAL, xrc_tgt_open(&self->x, xrcd, qp.qp_num, &qp));
 	EXPECT_EQ(0, xrc_wait_kernel_objects(objects));
 }
@@ -659,7 +672,7 @@ TEST_F_TIMEOUT(policy, linger_several, TIMEOUT)
 	}
 	EXPECT_EQ(N, gone);
 	EXPECT_EQ(1, xrc_tgt_refs(&self->x, xrcd, kept.qp_num));
-	EXPECT_EQ(1, tgt_qps(&self->x, xrcd));
+	EXPECT_EQ(0, wait_tgt_qps(&self->x, xrcd, 1));
 }
 
 /*
@@ -711,7 +724,7 @@ TEST_F_TIMEOUT(policy, register_when_linger_ends, TIMEOUT)
 					       -EINVAL));
 	}
 	TH_LOG("%d of 300 came early enough", early);
-	EXPECT_EQ(0, tgt_qps(&self->x, xrcd));
+	EXPECT_EQ(0, wait_tgt_qps(&self->x, xrcd, 0));
 }
 
 /* The timers of a domain that goes just then. */
@@ -788,7 +801,7 @@ TEST_F_TIMEOUT(policy, last_srq, TIMEOUT)
 	/* An SRQ goes also with its file. */
 	xrc_close(&self->y);
 	EXPECT_EQ(0, xrc_tgt_wait_refs(&self->x, xrcd, held.qp_num, -EINVAL));
-	EXPECT_EQ(0, tgt_qps(&self->x, xrcd));
+	EXPECT_EQ(0, wait_tgt_qps(&self->x, xrcd, 0));
 }
 
 /* An SRQ of another domain is none, and a domain that has had none is no other. */
@@ -914,7 +927,7 @@ TEST_F_TIMEOUT(policy, register_when_last_srq_goes, TIMEOUT)
 					       -EINVAL));
 	}
 	TH_LOG("%d of 300 came early enough", early);
-	EXPECT_EQ(0, tgt_qps(&self->x, xrcd));
+	EXPECT_EQ(0, wait_tgt_qps(&self->x, xrcd, 0));
 }
 
 /* ---------------------------------------------------------------------- limits -- */
@@ -948,7 +961,7 @@ TEST_F(policy, max_tgt_qps)
 	EXPECT_EQ(-EDQUOT, xrc_tgt_create(&self->x, xrcd, &same));
 	/* With a file goes what it had. */
 	xrc_close(&self->y);
-	EXPECT_EQ(0, xrc_tgt_wait_refs(&self->x, xrcd, qp[2].qp_num, -EINVAL));
+	EXPECT_EQ(0, wait_tgt_qps(&self->x, xrcd, 1));
 	EXPECT_EQ(0, xrc_tgt_create(&self->x, xrcd, &qp[1]));
 	EXPECT_EQ(-EDQUOT, xrc_tgt_create(&self->x, xrcd, &qp[2]));
 }
@@ -970,6 +983,7 @@ TEST_F_TIMEOUT(policy, max_tgt_qps_lingering, TIMEOUT)
 	EXPECT_EQ(0, xrc_tgt_close(&self->x, &qp));
 	EXPECT_EQ(-EDQUOT, xrc_tgt_create(&self->x, xrcd, &more));
 	EXPECT_LINGERED(gone_after(&self->x, xrcd, qp.qp_num, since));
+	EXPECT_EQ(0, wait_tgt_qps(&self->x, xrcd, 0));
 	EXPECT_EQ(0, xrc_tgt_create(&self->x, xrcd, &more));
 	EXPECT_EQ(-EDQUOT, xrc_tgt_create(&self->x, xrcd, &qp));
 }
@@ -1331,7 +1345,7 @@ TEST_F_TIMEOUT(killed, holder, TIMEOUT)
 	if (!variant->stays) {
 		EXPECT_EQ(0, xrc_tgt_wait_refs(&self->x, self->xrcd, self->qp_num,
 					       -EINVAL));
-		EXPECT_EQ(0, tgt_qps(&self->x, self->xrcd));
+		EXPECT_EQ(0, wait_tgt_qps(&self->x, self->xrcd, 0));
 		return;
 	}
 	EXPECT_EQ(0, xrc_tgt_wait_refs(&self->x, self->xrcd, self->qp_num, 0));

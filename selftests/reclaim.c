@@ -356,6 +356,16 @@ static void expect_event(struct __test_metadata *_metadata, int fd,
 	EXPECT_EQ(0, event.reserved);
 }
 
+/* A holder hears of the error, and then that it was the end. */
+static void expect_reclaim(struct __test_metadata *_metadata, int fd,
+			   __u64 user_handle, __u32 qp_num, __u32 error)
+{
+	expect_event(_metadata, fd, user_handle, IB_XRC_EVENT_TGT_QP_ERROR, qp_num,
+		     error);
+	expect_event(_metadata, fd, user_handle, IB_XRC_EVENT_TGT_QP_RECLAIMED,
+		     qp_num, IB_XRC_RECLAIM_ERROR);
+}
+
 static void expect_no_event(struct __test_metadata *_metadata, int fd)
 {
 	struct ib_xrc_event event;
@@ -434,12 +444,10 @@ static void check_reclaimed(struct __test_metadata *_metadata, reclaim_t *self,
 	EXPECT_EQ(0, xrc_tgt_wait_refs(&s->y, s->y_xrcd, s->qp.qp_num, -EINVAL));
 	EXPECT_TRUE(receiver_saw(s, what));
 	if (referenced) {
-		expect_event(_metadata, s->x_events, X_REPORT,
-			     IB_XRC_EVENT_TGT_QP_RECLAIMED, s->qp.qp_num,
-			     IB_XRC_RECLAIM_ERROR);
-		expect_event(_metadata, s->y_events, Y_REPORT,
-			     IB_XRC_EVENT_TGT_QP_RECLAIMED, s->qp.qp_num,
-			     IB_XRC_RECLAIM_ERROR);
+		expect_reclaim(_metadata, s->x_events, X_REPORT, s->qp.qp_num,
+			       event_of[what]);
+		expect_reclaim(_metadata, s->y_events, Y_REPORT, s->qp.qp_num,
+			       event_of[what]);
 	}
 	check_stale(_metadata, s, &s->x, s->xrcd, referenced ? &s->qp : NULL);
 	check_stale(_metadata, s, &s->y, s->y_xrcd, referenced ? &s->y_qp : NULL);
@@ -745,9 +753,8 @@ TEST_F_TIMEOUT(race, register_y, TIMEOUT)
 		early++;
 		if (reclaimed) {
 			ASSERT_EQ(0, wait_stale(&s->y, &s->y_qp));
-			expect_event(_metadata, s->y_events, Y_REPORT,
-				     IB_XRC_EVENT_TGT_QP_RECLAIMED, s->qp.qp_num,
-				     IB_XRC_RECLAIM_ERROR);
+			expect_reclaim(_metadata, s->y_events, Y_REPORT,
+				       s->qp.qp_num, event_of[variant->what]);
 		} else {
 			ASSERT_EQ(0, xrc_tgt_wait_state(&s->y, &s->y_qp,
 							IBV_QPS_ERR));
