@@ -212,9 +212,10 @@ TEST_F(xrcd, anonymous)
 
 TEST_F(xrcd, any_kind_of_file)
 {
-	int pipes[2], sock[2], fds[6];
+	int pipes[2], sock[2], fds[6], pipe_rw;
 	unsigned int i, j;
 	__u32 xrcd, again;
+	char path[32];
 
 	ASSERT_EQ(0, pipe(pipes));
 	ASSERT_EQ(0, socketpair(AF_UNIX, SOCK_STREAM, 0, sock));
@@ -232,8 +233,13 @@ TEST_F(xrcd, any_kind_of_file)
 			EXPECT_EQ(1, handles(self, fds[j]));
 		}
 	}
-	/* The ends of a pipe have one inode, those of a socket pair two. */
-	EXPECT_EQ(0, xrc_xrcd_open(&self->y, pipes[1], 0, &again));
+	/* The ends of a pipe have one inode, but the other one is not for reading. */
+	EXPECT_EQ(-EACCES, xrc_xrcd_open(&self->y, pipes[1], 0, &again));
+	sprintf(path, "/proc/self/fd/%d", pipes[1]);
+	pipe_rw = open(path, O_RDWR | O_NONBLOCK);
+	EXPECT_EQ(0, xrc_xrcd_open(&self->y, pipe_rw, 0, &again));
+	close(pipe_rw);
+	/* Those of a socket pair have two. */
 	EXPECT_EQ(-EAGAIN, xrc_xrcd_open(&self->y, sock[1], 0, &again));
 	EXPECT_EQ(0, xrc_xrcd_open(&self->y, self->y.fd, 0, &again));
 	for (i = 0; i < ARRAY_SIZE(fds); i++)
@@ -275,7 +281,7 @@ TEST_F(xrcd, same_inode)
 	EXPECT_EQ(0, xrc_tgt_create(&self->x, xrcd, &qp));
 	fds[0] = dup(self->fd);
 	fds[1] = open(self->path, O_RDONLY);
-	fds[2] = open(self->path, O_WRONLY | O_APPEND);
+	fds[2] = open(self->path, O_RDWR | O_APPEND);
 	fds[3] = open(link_path, O_RDWR);
 	fds[4] = open(indirect, O_RDWR);
 	fds[5] = open(sym, O_RDWR);
