@@ -554,7 +554,13 @@ static int task_unregistered(struct task *task)
 	int ret;
 
 	ret = own_handle(task, task->self->file, &x, &xrcd);
-	return ret ? UNEXPECTED(31, ret) : use(&x, xrcd, task->qp_num, 0);
+	if (ret)
+		return UNEXPECTED(31, ret);
+	/* It adds nothing, which would stay in this domain. */
+	ret = look(&x, xrcd, task->qp_num);
+	if (!ret)
+		ret = change(&x, xrcd, task->qp_num, 0);
+	return ret ? ret : look(&x, xrcd, task->qp_num);
 }
 
 static int task_registered(struct task *task)
@@ -567,8 +573,6 @@ static int task_registered(struct task *task)
 	ret = own_handle(task, task->self->file, &x, &xrcd);
 	if (!ret)
 		ret = xrc_tgt_open(&x, xrcd, task->qp_num, &qp);
-	if (!ret)
-		ret = set_state(&x, &qp, IBV_QPS_ERR);
 	if (!ret)
 		ret = set_state(&x, &qp, IBV_QPS_RESET);
 	if (ret)
