@@ -52,7 +52,7 @@ struct method_spec {
 	__u16 method;
 	/* The call is for a file that is not bound. */
 	bool unbound;
-	struct attr_spec attrs[9];
+	struct attr_spec attrs[10];
 };
 
 /* What the calls of the table take as input. */
@@ -64,8 +64,11 @@ struct inputs {
 	__u32 qp_num;
 	__u32 after;
 	__u32 entries;
+	__u32 ms;
 	__u64 user_handle;
+	__u64 after_id;
 	struct ib_uverbs_qp_attr attr;
+	struct ib_xrc_policy policy;
 };
 
 #define M .mandatory = true
@@ -108,13 +111,18 @@ static const struct method_spec methods[] = {
 		NEW(XRCD_OPEN_HANDLE),
 		ATTR(XRCD_OPEN_FD, .kind = RAW_FD),
 		IN(XRCD_OPEN_OFLAGS, oflags),
+		IN(XRCD_OPEN_POLICY, policy),
+		IN(XRCD_OPEN_JOB_KEY, user_handle),
+		ATTR(XRCD_OPEN_EVENT_FILE, .kind = RAW_FD, LEFT_OUT),
+		IN(XRCD_OPEN_USER_HANDLE, user_handle),
 	} },
 	{ METHOD(XRCD, XRCD_CLOSE), .attrs = {
 		OBJ(XRCD_CLOSE_HANDLE, XRCD, M),
 	} },
 	{ METHOD(XRCD, XRCD_QUERY), .attrs = {
 		OBJ(XRCD_QUERY_HANDLE, XRCD, M),
-		OUT(XRCD_QUERY_RESP_INFO, struct ib_xrc_xrcd_info, M),
+		OUT(XRCD_QUERY_RESP_INFO, struct ib_xrc_xrcd_info),
+		OUT(XRCD_QUERY_RESP_POLICY, struct ib_xrc_policy),
 	} },
 	{ METHOD(XRCD, XRCD_LIST_TGT_QPS), .attrs = {
 		OBJ(XRCD_LIST_TGT_QPS_HANDLE, XRCD, M),
@@ -123,15 +131,26 @@ static const struct method_spec methods[] = {
 		OUT(XRCD_LIST_TGT_QPS_RESP_COUNT, __u32, M),
 		IN(XRCD_LIST_TGT_QPS_AFTER, after),
 	} },
+	{ METHOD(XRCD, XRCD_LIST_SRQS), .attrs = {
+		OBJ(XRCD_LIST_SRQS_HANDLE, XRCD, M),
+		ATTR(XRCD_LIST_SRQS_RESP_SRQS, .kind = OUT_ARRAY,
+		     .size = sizeof(struct ib_xrc_srq_info)),
+		OUT(XRCD_LIST_SRQS_RESP_COUNT, __u32, M),
+		IN(XRCD_LIST_SRQS_AFTER, after),
+	} },
 	{ METHOD(TGT_QP, TGT_QP_CREATE), .attrs = {
 		NEW(TGT_QP_CREATE_HANDLE),
 		OBJ(TGT_QP_CREATE_XRCD, XRCD, M),
 		OUT(TGT_QP_CREATE_RESP_QP_NUM, __u32, M),
+		ATTR(TGT_QP_CREATE_EVENT_FILE, .kind = RAW_FD, LEFT_OUT),
+		IN(TGT_QP_CREATE_USER_HANDLE, user_handle),
 	} },
 	{ METHOD(TGT_QP, TGT_QP_OPEN), .attrs = {
 		NEW(TGT_QP_OPEN_HANDLE),
 		OBJ(TGT_QP_OPEN_XRCD, XRCD, M),
 		IN(TGT_QP_OPEN_QP_NUM, qp_num, M),
+		ATTR(TGT_QP_OPEN_EVENT_FILE, .kind = RAW_FD, LEFT_OUT),
+		IN(TGT_QP_OPEN_USER_HANDLE, user_handle),
 	} },
 	{ METHOD(TGT_QP, TGT_QP_MODIFY), .attrs = {
 		OBJ(TGT_QP_MODIFY_HANDLE, TGT_QP, M),
@@ -158,6 +177,26 @@ static const struct method_spec methods[] = {
 		IN(TGT_QP_CONNECT_ATTR, attr, M),
 		/* Left out because the transitions stand when it cannot be written. */
 		OUT(TGT_QP_CONNECT_RESP_STATE, __u32, LEFT_OUT),
+		IN(TGT_QP_CONNECT_TIMEOUT_MS, ms),
+	} },
+	{ METHOD(TGT_QP, TGT_QP_LIST_HOLDERS), .attrs = {
+		OBJ(TGT_QP_LIST_HOLDERS_HANDLE, TGT_QP, M),
+		ATTR(TGT_QP_LIST_HOLDERS_RESP_HOLDERS, .kind = OUT_ARRAY,
+		     .size = sizeof(struct ib_xrc_holder_info)),
+		OUT(TGT_QP_LIST_HOLDERS_RESP_COUNT, __u32, M),
+		IN(TGT_QP_LIST_HOLDERS_AFTER, after_id),
+	} },
+	{ METHOD(TGT_QP, TGT_QP_LIST_HOLDERS), .attrs = {
+		OBJ(TGT_QP_LIST_HOLDERS_XRCD, XRCD, M),
+		IN(TGT_QP_LIST_HOLDERS_QP_NUM, qp_num, M),
+		OUT(TGT_QP_LIST_HOLDERS_RESP_COUNT, __u32, M),
+	} },
+	{ METHOD(TGT_QP, TGT_QP_DISCONNECT), .attrs = {
+		OBJ(TGT_QP_DISCONNECT_HANDLE, TGT_QP, M),
+		IN(TGT_QP_DISCONNECT_TIMEOUT_MS, ms, M),
+		/* As that of a connect. */
+		OUT(TGT_QP_DISCONNECT_RESP_INFO, struct ib_xrc_disconnect_info,
+		    LEFT_OUT),
 	} },
 	{ METHOD(TGT_QP, TGT_QP_CLOSE), .attrs = {
 		OBJ(TGT_QP_CLOSE_HANDLE, TGT_QP, M),
@@ -184,12 +223,21 @@ static const struct method_spec methods[] = {
 		IN(SRQ_CREATE_USER_HANDLE, user_handle),
 		OUT(SRQ_CREATE_RESP_SRQ_NUM, __u32, M),
 		OUT(SRQ_CREATE_RESP_RING, struct ib_xrc_ring_info, M),
+		ATTR(SRQ_CREATE_EVENT_FILE, .kind = RAW_FD, LEFT_OUT),
 	} },
 	{ METHOD(SRQ, SRQ_KICK), .attrs = {
 		OBJ(SRQ_KICK_HANDLE, SRQ, M),
 	} },
 	{ METHOD(SRQ, SRQ_DESTROY), .attrs = {
 		OBJ(SRQ_DESTROY_HANDLE, SRQ, M),
+	} },
+	{ METHOD(SRQ, SRQ_MODIFY), .attrs = {
+		OBJ(SRQ_MODIFY_HANDLE, SRQ, M),
+		IN(SRQ_MODIFY_LIMIT, entries, M),
+	} },
+	{ METHOD(EVENT_FILE, EVENT_FILE_CREATE), .attrs = {
+		ATTR(EVENT_FILE_CREATE_FD, .kind = NEW_FD, M),
+		IN(EVENT_FILE_CREATE_DEPTH, entries),
 	} },
 };
 
@@ -623,7 +671,7 @@ TEST_F_TIMEOUT(framing, unknown_object, TIMEOUT)
 {
 	/* Also those of uverbs itself. */
 	static const __u16 wrong[] = {
-		0, 1, 2, 17, IB_XRC_OBJECT_CONTEXT - 1, IB_XRC_OBJECT_SRQ + 1,
+		0, 1, 2, 17, IB_XRC_OBJECT_CONTEXT - 1, IB_XRC_OBJECT_EVENT_FILE + 1,
 		UNKNOWN, 0x2000, 0x9000, 0xffff
 	};
 	union xrc_cmd cmd;
@@ -646,11 +694,12 @@ TEST_F_TIMEOUT(framing, unknown_method, TIMEOUT)
 		__u16 object, last;
 	} objects[] = {
 		{ IB_XRC_OBJECT_CONTEXT, IB_XRC_METHOD_LIST_DEVICES },
-		{ IB_XRC_OBJECT_XRCD, IB_XRC_METHOD_XRCD_LIST_TGT_QPS },
-		{ IB_XRC_OBJECT_TGT_QP, IB_XRC_METHOD_TGT_QP_CLOSE },
+		{ IB_XRC_OBJECT_XRCD, IB_XRC_METHOD_XRCD_LIST_SRQS },
+		{ IB_XRC_OBJECT_TGT_QP, IB_XRC_METHOD_TGT_QP_LIST_HOLDERS },
 		{ IB_XRC_OBJECT_COMP_CHANNEL, IB_XRC_METHOD_COMP_CHANNEL_CREATE },
 		{ IB_XRC_OBJECT_CQ, IB_XRC_METHOD_CQ_DESTROY },
-		{ IB_XRC_OBJECT_SRQ, IB_XRC_METHOD_SRQ_DESTROY },
+		{ IB_XRC_OBJECT_SRQ, IB_XRC_METHOD_SRQ_MODIFY },
+		{ IB_XRC_OBJECT_EVENT_FILE, IB_XRC_METHOD_EVENT_FILE_CREATE },
 	};
 	union xrc_cmd cmd;
 	unsigned int i, j;
