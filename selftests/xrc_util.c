@@ -1294,16 +1294,16 @@ int xrc_wait_kernel_objects(int n)
 	}
 }
 
-int xrc_wait_blocked(pid_t tid)
+int xrc_wait_in_syscall(pid_t tid, long nr)
 {
 	long long end = xrc_now() + XRC_TIMEOUT_MS;
-	char path[64], buf[128], want[16];
+	char path[64], buf[128], want[24];
 	ssize_t n;
 	int fd;
 
 	/* "running" if it does not sleep, else the number of the system call. */
-	snprintf(want, sizeof(want), "%d ", SYS_read);
-	snprintf(path, sizeof(path), "/proc/self/task/%d/syscall", tid);
+	snprintf(want, sizeof(want), "%ld ", nr);
+	snprintf(path, sizeof(path), "/proc/%d/syscall", tid);
 	do {
 		fd = open(path, O_RDONLY);
 		if (fd < 0)
@@ -1318,4 +1318,9 @@ int xrc_wait_blocked(pid_t tid)
 		usleep(1000);
 	} while (xrc_now() < end);
 	return -ETIME;
+}
+
+int xrc_wait_blocked(pid_t tid)
+{
+	return xrc_wait_in_syscall(tid, SYS_read);
 }

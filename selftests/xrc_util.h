@@ -275,7 +275,9 @@ bool xrc_check(const void *buf, size_t len, unsigned int seed);
 int xrc_kernel_objects(void);
 /* Wait until there are no more than this many of them. */
 int xrc_wait_kernel_objects(int n);
-/* Wait until a thread of this process sleeps in read(2). */
+/* Wait until a thread, of this process or another, sleeps in this system call. */
+int xrc_wait_in_syscall(pid_t tid, long nr);
+/* The same, in read(2). */
 int xrc_wait_blocked(pid_t tid);
 
 #endif /* XRC_UTIL_H */
