@@ -2,10 +2,11 @@
 /*
  * A process with everything open while its device goes.
  *
- * Says "ready" when messages flow. The device is then to be removed, which it hears
- * from a blocked read. It checks that every call says so, that everything can be
- * closed, and says "removed". When it reads a line the device must be back under the
- * same name: old files stay as they are, new ones work. Says "done".
+ * Says "ready" when messages flow, readers of a completion channel and of an event
+ * file wait, and so does a disconnect. The device is then to be removed, which all of
+ * them hear. It checks that every call says so, that everything can be closed, and says
+ * "removed". When it reads a line the device must be back under the same name: old
+ * files stay as they are, new ones work. Says "done".
  *
  * With "idle" as argument no messages flow; with "leave" it does not close anything
  * by itself. Exits with 0 if all was as it should be, else says what was not.
@@ -20,6 +21,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -27,6 +29,9 @@
 
 #define BUFFERS 64
 #define SIZE 256
+
+/* Longer than anybody waits. */
+#define LONG_MS 600000
 
 static int failures;
 
@@ -63,25 +68,41 @@ struct all {
 	struct xrc_srq srq;
 	int idle_channel;
 	struct xrc_cq idle_cq;
+	int events;		/* of all of the above; full when things go on */
+	int idle_events;
+	bool told;		/* of the removal, by events */
+	struct xrc_qp held;	/* whose messages find no buffers */
+	struct xrc_srq held_srq;
 	__u8 buf[BUFFERS][SIZE];
 };
 
 static void open_all(struct all *a, int file)
 {
+	struct xrc_report report = { .user_handle = 4 };
+	const struct xrc_xrcd_opts opts = { .report = &report };
 	int i;
 
 	a->file = file;
 	need("open", xrc_open(&a->x));
-	need("open XRCD", xrc_xrcd_open(&a->x, file, O_CREAT, &a->xrcd));
+	need("create event file", xrc_event_file_create(&a->x, 16, &a->events));
+	need("create event file", xrc_event_file_create(&a->x, -1,
+							&a->idle_events));
+	report.fd = a->events;
+	need("open XRCD", xrc_xrcd_open_with(&a->x, file, O_CREAT, &opts,
+					     &a->xrcd));
 	need("open anonymous XRCD", xrc_xrcd_open(&a->x, -1, 0, &a->anonymous));
-	need("create TGT QP", xrc_tgt_create(&a->x, a->xrcd, &a->qp));
+	need("create TGT QP", xrc_tgt_create_report(&a->x, a->xrcd, &report,
+						    &a->qp));
 	a->by_num = (struct xrc_qp) {
 		.by_num = true, .handle = a->xrcd, .qp_num = a->qp.qp_num,
 	};
 	need("create channel", xrc_channel_create(&a->x, &a->channel));
 	need("create CQ", xrc_cq_create(&a->x, 4 * BUFFERS, 1, a->channel, &a->cq));
-	need("create SRQ", xrc_srq_create(&a->x, a->xrcd, &a->cq, BUFFERS, 1, 2,
-					  &a->srq));
+	need("create SRQ", xrc_srq_create_report(&a->x, a->xrcd, &a->cq, BUFFERS, 1,
+						 2, a->events, &a->srq));
+	need("create TGT QP", xrc_tgt_create(&a->x, a->xrcd, &a->held));
+	need("create SRQ", xrc_srq_create(&a->x, a->xrcd, &a->cq, 1, 1, 5,
+					  &a->held_srq));
 	need("create channel", xrc_channel_create(&a->x, &a->idle_channel));
 	need("create CQ", xrc_cq_create(&a->x, 1, 3, a->idle_channel, &a->idle_cq));
 	for (i = 0; i < BUFFERS; i++)
@@ -111,14 +132,20 @@ static void use_new_file(void)
 	xrc_close(&a->x);
 	close(a->channel);
 	close(a->idle_channel);
+	close(a->events);
+	close(a->idle_events);
 	close(a->file);
 }
 
-/* Sends to the SRQ for ever. What becomes of it when the device goes is uverbs'. */
-static pid_t start_sender(const struct all *a)
+/*
+ * Sends to the SRQ, for ever or until n messages have arrived, which it says. What
+ * becomes of it when the device goes is uverbs'.
+ */
+static pid_t start_sender(struct all *a, const struct xrc_qp *qp, __u32 srq_num,
+			  int n)
 {
-	struct xrc_send send = { .srq_num = a->srq.srq_num, .length = SIZE };
-	int go[2], attr_pipe[2];
+	struct xrc_send send = { .srq_num = srq_num, .length = SIZE };
+	int go[2], up[2];
 	struct ib_uverbs_qp_attr attr;
 	struct xrc_ini ini;
 	struct ibv_wc wc;
@@ -126,7 +153,7 @@ static pid_t start_sender(const struct all *a)
 	pid_t pid;
 	char c;
 
-	if (pipe(go) || pipe(attr_pipe))
+	if (pipe(go) || pipe(up))
 		exit(1);
 	pid = fork();
 	if (!pid) {
@@ -135,26 +162,36 @@ static pid_t start_sender(const struct all *a)
 		need("open INI QP", xrc_ini_open(&ini, BUFFERS, SIZE));
 		xrc_fill(ini.buf, SIZE, 1);
 		xrc_ini_tgt_attr(&ini, &attr);
-		if (write(attr_pipe[1], &attr, sizeof(attr)) != sizeof(attr) ||
+		if (write(up[1], &attr, sizeof(attr)) != sizeof(attr) ||
 		    read(go[0], &c, 1) != 1)
 			_exit(1);
-		need("connect", xrc_ini_connect(&ini, a->qp.qp_num));
-		for (left = BUFFERS / 2; ; left++) {
+		need("connect", xrc_ini_connect(&ini, qp->qp_num));
+		left = n ? n : BUFFERS / 2;
+		for (;;) {
 			for (; left; left--)
 				if (xrc_ini_send(&ini, &send))
 					_exit(0);
 			if (xrc_ini_wait(&ini, &wc, XRC_TIMEOUT_MS) || wc.status)
 				_exit(0);
+			if (!n)
+				left = 1;
+			else if (!--n)
+				break;
 		}
+		if (write(up[1], "", 1) != 1)
+			_exit(1);
+		for (;;)
+			pause();
 	}
-	close(attr_pipe[1]);
-	if (pid < 0 || read(attr_pipe[0], &attr, sizeof(attr)) != sizeof(attr))
+	close(up[1]);
+	if (pid < 0 || read(up[0], &attr, sizeof(attr)) != sizeof(attr))
 		exit(1);
-	need("connect TGT QP",
-	     xrc_tgt_connect((struct xrc *)&a->x, &a->qp, &attr, NULL));
+	need("connect TGT QP", xrc_tgt_connect(&a->x, qp, &attr, NULL));
 	if (write(go[1], "", 1) != 1)
 		exit(1);
-	close(attr_pipe[0]);
+	if (n && read(up[0], &c, 1) != 1)
+		exit(1);
+	close(up[0]);
 	close(go[0]);
 	close(go[1]);
 	return pid;
@@ -198,6 +235,34 @@ static void *blocked_reader(void *arg)
 
 	r->tid = gettid();
 	return (void *)(long)xrc_channel_read(r->channel, &r->handle);
+}
+
+static void *blocked_event_reader(void *arg)
+{
+	struct reader *r = arg;
+	struct ib_xrc_event event = {};
+
+	r->tid = gettid();
+	/* The port may be said to be down before. */
+	do {
+		if (read(r->channel, &event, sizeof(event)) != sizeof(event))
+			return (void *)(long)-errno;
+	} while (event.type == IB_XRC_EVENT_PORT_DOWN);
+	return (void *)(long)event.type;
+}
+
+static volatile pid_t disconnector_tid;
+
+/* Waits for messages that find no buffers, without being registered. */
+static void *disconnector(void *arg)
+{
+	struct all *a = arg;
+	struct xrc_qp qp = {
+		.by_num = true, .handle = a->xrcd, .qp_num = a->held.qp_num,
+	};
+
+	disconnector_tid = gettid();
+	return (void *)(long)xrc_tgt_disconnect(&a->x, &qp, LONG_MS, NULL);
 }
 
 static volatile bool polling;
@@ -248,6 +313,26 @@ static void *caller(void *arg)
 	}
 }
 
+/* What was reported before is there, and that the device went is the end of it. */
+static void check_events(struct all *a, int fd)
+{
+	struct pollfd pfd = { .fd = fd, .events = POLLIN };
+	struct ib_xrc_event event;
+	int ret;
+
+	for (;;) {
+		ret = xrc_event_read(fd, &event, 1);
+		if (ret != 1)
+			break;
+		CHECK(0, a->told);
+		a->told = event.type == IB_XRC_EVENT_DEVICE_REMOVED;
+	}
+	CHECK(-EIO, ret);
+	CHECK(1, a->told);
+	CHECK(1, poll(&pfd, 1, 0));
+	CHECK(POLLERR, pfd.revents);
+}
+
 /* Every call that is not closing. */
 static void check_gone(struct all *a)
 {
@@ -256,7 +341,10 @@ static void check_gone(struct all *a)
 	};
 	struct pollfd pfd = { .fd = a->channel, .events = POLLIN };
 	struct ib_xrc_tgt_qp_info info;
+	struct ib_xrc_holder_info holder;
 	struct ib_xrc_xrcd_info domain;
+	struct ib_xrc_policy policy;
+	struct ib_xrc_srq_info srq_info;
 	struct ib_xrc_device_info dev;
 	struct ib_xrc_limits limits;
 	union xrc_cmd cmd;
@@ -285,6 +373,15 @@ static void check_gone(struct all *a)
 	CHECK(-EIO, xrc_tgt_query(&a->x, &a->by_num, NULL, &info));
 	attr.qp_state = IBV_QPS_INIT;
 	CHECK(-EIO, xrc_tgt_connect(&a->x, &a->qp, &attr, NULL));
+	CHECK(-EIO, xrc_tgt_connect_timeout(&a->x, &a->qp, &attr, LONG_MS, NULL));
+	CHECK(-EIO, xrc_tgt_disconnect(&a->x, &a->qp, LONG_MS, NULL));
+	CHECK(-EIO, xrc_tgt_disconnect(&a->x, &a->by_num, 0, NULL));
+	CHECK(-EIO, xrc_tgt_disconnect_release(&a->x, &a->qp, 0, NULL));
+	CHECK(-EIO, xrc_list_holders(&a->x, &a->qp, 0, &holder, 1, &n));
+	CHECK(-EIO, xrc_list_srqs(&a->x, a->xrcd, 0, &srq_info, 1, &n));
+	CHECK(-EIO, xrc_xrcd_policy(&a->x, a->xrcd, &policy));
+	CHECK(-EIO, xrc_srq_limit(&a->x, &a->srq, 1));
+	CHECK(-EIO, xrc_event_file_create(&a->x, -1, &fd));
 	CHECK(-EIO, xrc_channel_create(&a->x, &fd));
 	CHECK(-EIO, xrc_cq_create(&a->x, 1, 0, -1, &cq));
 	CHECK(-EIO, xrc_srq_create(&a->x, a->xrcd, &a->cq, 1, 1, 0, &srq));
@@ -301,6 +398,7 @@ static void check_gone(struct all *a)
 	CHECK(-EIO, (int)n);
 	CHECK(1, poll(&pfd, 1, 0));
 	CHECK(POLLERR, pfd.revents & (POLLERR | POLLIN));
+	check_events(a, a->events);
 }
 
 static void check_rings(struct all *a)
@@ -329,9 +427,11 @@ static void close_all(struct all *a)
 	CHECK(-EBUSY, xrc_cq_destroy(&a->x, &a->cq));
 	CHECK(-EBUSY, xrc_xrcd_close(&a->x, a->xrcd));
 	CHECK(0, xrc_srq_destroy(&a->x, &a->srq));
+	CHECK(0, xrc_srq_destroy(&a->x, &a->held_srq));
 	CHECK(0, xrc_cq_destroy(&a->x, &a->cq));
 	CHECK(0, xrc_cq_destroy(&a->x, &a->idle_cq));
 	CHECK(0, xrc_tgt_close(&a->x, &a->qp));
+	CHECK(0, xrc_tgt_close(&a->x, &a->held));
 	CHECK(0, xrc_xrcd_close(&a->x, a->xrcd));
 	CHECK(0, xrc_xrcd_close(&a->x, a->anonymous));
 	CHECK(-ENOENT, xrc_xrcd_close(&a->x, a->xrcd));
@@ -348,12 +448,13 @@ int main(int argc, char **argv)
 	const bool idle = argc > 1 && !strcmp(argv[1], "idle");
 	const bool leave = argc > 1 && !strcmp(argv[1], "leave");
 	struct all *a = calloc(2, sizeof(*a)), *b = a + 1;
-	pthread_t threads[4];
-	struct reader reader;
+	pthread_t threads[6];
+	struct reader reader = {}, event_reader = {};
 	struct ib_xrc_limits limits;
 	struct xrc late, node;
+	struct xrc_qp held;
 	void *ret;
-	pid_t sender = 0;
+	pid_t sender = 0, held_sender;
 	char line[80];
 
 	setvbuf(stdout, NULL, _IOLBF, 0);
@@ -363,17 +464,29 @@ int main(int argc, char **argv)
 	need("open", xrc_open(&late));
 	need("open", xrc_open_node(&node));
 	if (!idle)
-		sender = start_sender(a);
+		sender = start_sender(a, &a->qp, a->srq.srq_num, 0);
+	held_sender = start_sender(b, &b->held, b->held_srq.srq_num, 3);
 	reader.channel = a->idle_channel;
-	reader.tid = 0;
+	event_reader.channel = a->idle_events;
 	if (pthread_create(&threads[0], NULL, receiver, a) ||
 	    pthread_create(&threads[1], NULL, blocked_reader, &reader) ||
 	    pthread_create(&threads[2], NULL, poller, &b->channel) ||
-	    (!idle && pthread_create(&threads[3], NULL, caller, a)))
+	    pthread_create(&threads[3], NULL, blocked_event_reader,
+			   &event_reader) ||
+	    pthread_create(&threads[4], NULL, disconnector, b) ||
+	    (!idle && pthread_create(&threads[5], NULL, caller, a)))
 		exit(1);
-	while (!reader.tid || !polling || (!idle && !flowing))
+	while (!reader.tid || !event_reader.tid || !disconnector_tid ||
+	       !polling || (!idle && !flowing))
 		usleep(1000);
 	need("block in read", xrc_wait_blocked(reader.tid));
+	need("block in read", xrc_wait_blocked(event_reader.tid));
+	held = (struct xrc_qp) {
+		.by_num = true, .handle = b->xrcd, .qp_num = b->held.qp_num,
+	};
+	need("disconnect", xrc_tgt_wait_state(&b->x, &held, IBV_QPS_ERR));
+	need("block in disconnect",
+	     xrc_wait_in_syscall(disconnector_tid, SYS_ioctl));
 	say("ready");
 
 	pthread_join(threads[1], &ret);
@@ -382,8 +495,12 @@ int main(int argc, char **argv)
 	CHECK(POLLERR, (long)ret & (POLLERR | POLLIN));
 	pthread_join(threads[0], &ret);
 	CHECK(-EIO, (long)ret);
+	pthread_join(threads[3], &ret);
+	CHECK(IB_XRC_EVENT_DEVICE_REMOVED, (long)ret);
+	pthread_join(threads[4], &ret);
+	CHECK(-EIO, (long)ret);
 	if (!idle) {
-		pthread_join(threads[3], &ret);
+		pthread_join(threads[5], &ret);
 		CHECK(-EIO, (long)ret);
 	}
 	check_gone(a);
@@ -393,6 +510,8 @@ int main(int argc, char **argv)
 	CHECK(-EIO, xrc_limits(&late, &limits));
 	if (!leave)
 		close_all(a);
+	kill(held_sender, SIGKILL);
+	waitpid(held_sender, NULL, 0);
 	if (sender) {
 		kill(sender, SIGKILL);
 		waitpid(sender, NULL, 0);

@@ -158,8 +158,8 @@ if [[ ! -e $IBXRC_KO ]]; then
 	ktap_skip_all "no module at $IBXRC_KO"
 	exit "$KSFT_SKIP"
 fi
-ktap_set_plan 11
-for what in node file domain channel mapping all; do
+ktap_set_plan 12
+for what in node file domain channel mapping events all; do
 	ktap_test_result "rmmod refused with $what open" refused "$what"
 done
 ktap_test_result "rmmod after the device of an open file went" after_removal

@@ -99,7 +99,7 @@ static int use(void)
 
 static int hold(const char *what)
 {
-	int channel, keep_file = 1;
+	int channel, events, keep_file = 1;
 	struct xrc_srq srq;
 	struct xrc_cq cq;
 	struct xrc_qp qp;
@@ -119,6 +119,11 @@ static int hold(const char *what)
 			report("create channel", xrc_channel_create(&x, &channel));
 			keep_file = 0;
 		}
+		if (!strcmp(what, "events") || !strcmp(what, "all"))
+			report("create event file",
+			       xrc_event_file_create(&x, -1, &events));
+		if (!strcmp(what, "events"))
+			keep_file = 0;
 		if (!strcmp(what, "mapping")) {
 			report("create CQ", xrc_cq_create(&x, 1, 0, -1, &cq));
 			keep_file = 0;
@@ -127,7 +132,9 @@ static int hold(const char *what)
 			report("create channel", xrc_channel_create(&x, &channel));
 			report("create CQ", xrc_cq_create(&x, 16, 1, channel, &cq));
 			report("create SRQ",
-			       xrc_srq_create(&x, xrcd, &cq, 16, 1, 1, &srq));
+			       xrc_srq_create_report(&x, xrcd, &cq, 16, 1, 1,
+						     events, &srq));
+			report("set limit", xrc_srq_limit(&x, &srq, 1));
 		}
 	}
 	if (!keep_file)
