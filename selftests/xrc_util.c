@@ -892,22 +892,14 @@ static struct ibv_context *open_device(const char *name)
 	return context;
 }
 
-static int to_init(struct xrc_ini *ini)
-{
-	struct ibv_qp_attr attr = {
-		.qp_state = IBV_QPS_INIT,
-		.port_num = PORT,
-	};
-
-	return -ibv_modify_qp(ini->qp, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX |
-			      IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
-}
-
-static int ini_open(struct xrc_ini *ini, unsigned int depth, size_t buf_size)
+/* A QP in the INIT state. */
+static int make_qp(struct xrc_ini *ini)
 {
 	struct ibv_qp_init_attr init = {
+		.send_cq = ini->cq,
+		.recv_cq = ini->cq,
 		.cap = {
-			.max_send_wr = depth,
+			.max_send_wr = ini->depth,
 			.max_recv_wr = 1,
 			.max_send_sge = 2,
 			.max_recv_sge = 1,
@@ -915,6 +907,20 @@ static int ini_open(struct xrc_ini *ini, unsigned int depth, size_t buf_size)
 		.qp_type = IBV_QPT_RC,
 		.sq_sig_all = 1,
 	};
+	struct ibv_qp_attr attr = {
+		.qp_state = IBV_QPS_INIT,
+		.port_num = PORT,
+	};
+
+	ini->qp = ibv_create_qp(ini->pd, &init);
+	if (!ini->qp)
+		return -errno;
+	return -ibv_modify_qp(ini->qp, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX |
+			      IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
+}
+
+static int ini_open(struct xrc_ini *ini, unsigned int depth, size_t buf_size)
+{
 	struct ibv_port_attr port;
 	size_t slots = depth * sizeof(struct xrc_wire);
 	int ret;
@@ -955,12 +961,7 @@ static int ini_open(struct xrc_ini *ini, unsigned int depth, size_t buf_size)
 	ini->cq = ibv_create_cq(ini->context, depth + 1, NULL, ini->channel, 0);
 	if (!ini->cq)
 		return -errno;
-	init.send_cq = ini->cq;
-	init.recv_cq = ini->cq;
-	ini->qp = ibv_create_qp(ini->pd, &init);
-	if (!ini->qp)
-		return -errno;
-	return to_init(ini);
+	return make_qp(ini);
 }
 
 int xrc_ini_open(struct xrc_ini *ini, unsigned int depth, size_t buf_size)
@@ -996,18 +997,15 @@ void xrc_ini_close(struct xrc_ini *ini)
 
 int xrc_ini_reset(struct xrc_ini *ini)
 {
-	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_RESET };
 	struct ibv_wc wc;
-	int ret;
 
-	ret = ibv_modify_qp(ini->qp, &attr, IBV_QP_STATE);
-	if (ret)
-		return -ret;
+	/* Not by RESET: Soft-RoCE keeps what was outstanding, as empty requests. */
+	if (ini->qp && ibv_destroy_qp(ini->qp))
+		return -errno;
+	ini->qp = NULL;
 	while (ibv_poll_cq(ini->cq, 1, &wc) > 0)
 		;
-	/* A number that was used before would be taken for a repetition. */
-	ini->psn = (ini->psn + 0x10000) & 0xffffff;
-	return to_init(ini);
+	return make_qp(ini);
 }
 
 int xrc_ini_connect(struct xrc_ini *ini, __u32 tgt_qp_num)

@@ -250,7 +250,7 @@ int xrc_ini_send_raw(struct xrc_ini *ini, enum ibv_wr_opcode opcode, __u32 imm,
 /* RDMA WRITE to memory of the other side. */
 int xrc_ini_rdma_write(struct xrc_ini *ini, __u64 addr, __u32 rkey,
 		       size_t offset, __u32 length);
-/* Take the QP back to INIT and forget what was outstanding. */
+/* Start anew, with another QP in INIT: nothing is outstanding, the number differs. */
 int xrc_ini_reset(struct xrc_ini *ini);
 /* Number of send completions taken (0 or 1). */
 int xrc_ini_poll(struct xrc_ini *ini, struct ibv_wc *wc);
