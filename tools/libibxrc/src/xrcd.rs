@@ -42,7 +42,7 @@ static KIND: Kind = Kind {
 /// use ibxrc::{Context, XrcdOptions};
 ///
 /// let context = Context::open("rxe0")?;
-/// let file = File::create("/run/job-42.xrcd")?;
+/// let file = File::options().read(true).append(true).create(true).open("/run/job-42.xrcd")?;
 /// let xrcd = context.open_xrcd(XrcdOptions {
 ///     file: Some(file.as_fd()),
 ///     create: true,
