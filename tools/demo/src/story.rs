@@ -124,8 +124,9 @@ pub fn play(options: &Options) -> Result<()> {
         other => return Err(sender.unexpected(other)),
     };
     story.say(format!(
-        "S (process {}) is an ordinary RDMA program: it uses libibverbs and has no XRC at\n\
-         all. It made a QP, number {}, at address {} of device {device}.",
+        "S (process {}) is an ordinary RDMA program: it uses libibverbs, and its end of the\n\
+         connection is a QP of the ordinary kind, number {}, at address {} of device\n\
+         {device}. All that is new for it is to write on each message whose it is.",
         sender.id(),
         ini.qp_num,
         ini.gid,
