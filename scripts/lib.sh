@@ -101,8 +101,11 @@ prune()
 	for old in "$CACHE/$1"-*.partial; do
 		[[ -d $old ]] && rm -rf --one-file-system "$old"
 	done
-	find "$CACHE" -maxdepth 1 -name "$1-*" -mtime +14 \
-		-exec rm -rf --one-file-system {} +
+	# Renamed first: what is half removed must not be taken for whole.
+	find "$CACHE" -maxdepth 1 -name "$1-*" -mtime +14 |
+		while read -r old; do
+			mv "$old" "$old.partial" && rm -rf --one-file-system "$old.partial"
+		done
 }
 
 # explain KIND KEY: after a failed step, say what to do, and end.
