@@ -206,6 +206,12 @@ impl QpAttr {
         {
             return Err(EINVAL);
         }
+        // uverbs lets it through, and drivers believe it.
+        if mask.has(bindings::IB_QP_PATH_MTU)
+            && !(bindings::IB_MTU_256..=bindings::IB_MTU_4096).contains(&src.path_mtu)
+        {
+            return Err(EINVAL);
+        }
         if (mask.has(bindings::IB_QP_CUR_STATE) && src.cur_qp_state > bindings::IB_QPS_ERR)
             || (mask.has(bindings::IB_QP_STATE) && src.qp_state > bindings::IB_QPS_ERR)
         {
