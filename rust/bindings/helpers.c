@@ -194,6 +194,11 @@ bool ib_xrc_helper_fatal_signal_pending(void)
 	return fatal_signal_pending(current);
 }
 
+bool ib_xrc_helper_file_owner_or_capable(struct file *file)
+{
+	return file_owner_or_capable(file);
+}
+
 u32 ib_xrc_helper_new_encode_dev(dev_t dev)
 {
 	return new_encode_dev(dev);

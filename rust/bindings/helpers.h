@@ -47,6 +47,7 @@ void ib_xrc_helper_ib_dma_unmap_single(struct ib_device *device, u64 dma_addr, s
 /* -------------------------------------------------------- linux, uverbs -- */
 
 bool ib_xrc_helper_fatal_signal_pending(void);
+bool ib_xrc_helper_file_owner_or_capable(struct file *file);
 u32 ib_xrc_helper_new_encode_dev(dev_t dev);
 void ib_xrc_helper_memcpy_to_page(struct page *page, size_t offset, const char *from, size_t len);
 unsigned long ib_xrc_helper_untagged_addr_remote(struct mm_struct *mm, unsigned long addr);

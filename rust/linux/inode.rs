@@ -34,6 +34,7 @@ pub(crate) struct InodeRef {
     inode: NonNull<bindings::inode>,
     path: bindings::path,
     open_mode: u32,
+    is_owner: bool,
 }
 
 // SAFETY: References to inodes and paths may be dropped by any thread.
@@ -68,12 +69,19 @@ impl InodeRef {
             inode,
             path,
             open_mode: file.flags() & flags::O_ACCMODE,
+            // SAFETY: We hold the file.
+            is_owner: unsafe { bindings::ib_xrc_helper_file_owner_or_capable(file.as_ptr()) },
         })
     }
 
     /// Whether the file was opened for reading.
     pub(crate) fn is_readable(&self) -> bool {
         matches!(self.open_mode, flags::O_RDONLY | flags::O_RDWR)
+    }
+
+    /// Whether the caller owned the file then, or may do what its owner may.
+    pub(crate) fn is_owner(&self) -> bool {
+        self.is_owner
     }
 
     /// Whether the file was opened for writing.

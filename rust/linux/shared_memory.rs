@@ -92,8 +92,7 @@ impl SharedMemory {
     ///
     /// The mapping must be `MAP_SHARED` and not longer than the memory (else `EINVAL`), nor
     /// executable (`EPERM`). It holds its pages by itself, so `self` may be dropped before it goes.
-    /// A child of fork(2) inherits it, as it does the mappings of uverbs; mremap(2) cannot make it
-    /// longer.
+    /// A child of fork(2) does not inherit it; mremap(2) cannot make it longer.
     pub(crate) fn map_into(&self, vma: &VmaNew) -> Result {
         let len = vma.end().checked_sub(vma.start()).ok_or(EINVAL)?;
 
@@ -101,7 +100,9 @@ impl SharedMemory {
             return Err(EINVAL);
         }
         vma.try_clear_mayexec().map_err(|_| EPERM)?;
+        // With the first, madvise(2) cannot undo the second.
         vma.set_dontexpand();
+        vma.set_dontcopy();
 
         let mixedmap = vma.set_mixedmap();
 

@@ -27,9 +27,8 @@ use crate::bindings;
 /// Pages that are pinned at a time: few enough for the stack, and for nobody to miss them.
 const BATCH: usize = 16;
 
-/// How often, and how long each time, to wait for the lock of an address space: 2 s in all.
-const LOCK_TRIES: usize = 2000;
-const LOCK_PAUSE: Delta = Delta::from_millis(1);
+/// How often to wait for the lock of an address space: 1, 2, 4, 8, 16 ms.
+const LOCK_TRIES: u32 = 5;
 
 /// The address space of the process that created it, whether or not that still runs.
 ///
@@ -49,12 +48,22 @@ impl UserMemory {
         Ok(Self { mm: mm.into() })
     }
 
+    /// Whether it is the memory of the calling process.
+    pub(crate) fn is_current(&self) -> bool {
+        let current = kernel::current!();
+
+        current
+            .mm()
+            .is_some_and(|mm| ptr::eq(mm.as_raw(), self.mm.as_raw()))
+    }
+
     /// Copies `data` to `addr` in the process, from any process context.
     ///
     /// It is as if the process wrote to the memory: pages are faulted in, copied on write and
     /// marked dirty; what it may not write to, and device memory, is refused. `EFAULT` says that
     /// some part could not be written, and parts before may have been, or that the process has
-    /// exited. `EBUSY`: the process has held the lock of its address space for two seconds.
+    /// exited. `EBUSY`: the process holds the lock of its address space, as a fork(2) does; to be
+    /// tried again.
     ///
     /// Sleeps, but never for userspace, neither for the process nor for another:
     ///
@@ -101,13 +110,13 @@ impl UserMemory {
 
 /// `mmap_read_lock()` that gives up.
 fn lock_bounded(mm: &MmWithUser) -> Option<MmapReadGuard<'_>> {
-    for _ in 0..LOCK_TRIES {
+    for attempt in 0..LOCK_TRIES {
         if let Some(lock) = mm.mmap_read_trylock() {
             return Some(lock);
         }
-        fsleep(LOCK_PAUSE);
+        fsleep(Delta::from_millis(1 << attempt));
     }
-    None
+    mm.mmap_read_trylock()
 }
 
 /// How many bytes from `addr` on, at least one and at most `len`, are in one mapping whose faults

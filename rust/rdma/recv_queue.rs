@@ -138,6 +138,11 @@ impl RecvQueue {
         })
     }
 
+    /// Buffers that are posted.
+    pub(crate) fn posted(&self) -> usize {
+        self.inner.lock().posted.len()
+    }
+
     /// Whether no buffer is posted and no completion of one is being handled.
     pub(crate) fn is_drained(&self) -> bool {
         let inner = self.inner.lock();

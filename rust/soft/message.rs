@@ -49,6 +49,8 @@ pub(super) struct Content {
     pub(super) receiver: Arc<Receiver>,
     /// Which of the QP's connections it came on.
     pub(super) connection: u32,
+    /// The INI QP that it came from.
+    pub(super) src_qp: u32,
     /// What the wire said of it.
     pub(super) envelope: Envelope,
     /// Its buffer was not replaced in the QP's receive queue: that has one less until this is over.
@@ -161,7 +163,7 @@ impl Message {
             imm_data: content.envelope.imm_data.unwrap_or(0).to_be(),
             srq_num: content.envelope.srq_num,
             qp_num: content.receiver.qp_num(),
-            src_qp: content.receiver.target().dest_qp_num(),
+            src_qp: content.src_qp,
             ..Default::default()
         }
     }

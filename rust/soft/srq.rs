@@ -109,6 +109,16 @@ struct Queue {
     backlogged: bool,
 }
 
+/// What to do after an attempt to deliver a message.
+enum Next {
+    /// Deliver the next one.
+    Go,
+    /// Wait for what will queue the work.
+    Stop,
+    /// Try again in a while.
+    Retry,
+}
+
 /// Where delivery stands.
 struct Delivery {
     /// The kernel's own copy: the one in the ring is for userspace to read.
@@ -265,6 +275,8 @@ impl SoftSrq {
             self.finish(message);
             flushed += 1;
         }
+        // The backlog may be over.
+        self.has_messages();
         flushed
     }
 
@@ -379,30 +391,47 @@ impl SoftSrq {
         self.next_recv_wr(delivery)
     }
 
-    /// Delivers one message. Returns whether to go on. `Err`: the SRQ is to be put in error.
-    fn deliver_one(&self, delivery: &mut Delivery) -> Result<bool> {
+    /// Delivers one message. `Err`: the SRQ is to be put in error.
+    fn deliver_one(&self, delivery: &mut Delivery) -> Result<Next> {
         if !self.has_messages() {
-            return Ok(false);
+            return Ok(Next::Stop);
         }
 
         let Some(wr) = self.next_recv_wr_or_wait(delivery)? else {
-            return Ok(false);
+            return Ok(Next::Stop);
         };
         let Some(message) = self.pop_message() else {
-            return Ok(false);
+            return Ok(Next::Stop);
         };
         let result = self.deliver(delivery, &wr, &message);
 
-        if result.is_err() {
-            message.refuse(QpError::Fatal);
+        match result {
+            // The owner forks, say. It gets the message, from its start, when that is over.
+            Err(error) if error == EBUSY => {
+                self.put_back(message);
+                return Ok(Next::Retry);
+            }
+            Err(_) => message.refuse(QpError::Fatal),
+            Ok(()) => {}
         }
         self.finish(message);
-        result.map(|()| true)
+        result.map(|()| Next::Go)
+    }
+
+    /// The message is the next one again.
+    fn put_back(&self, message: ListArc<Message>) {
+        let mut queue = self.queue.lock();
+
+        if queue.closed {
+            drop(queue);
+            self.finish(message);
+        } else {
+            queue.messages.push_front(message);
+        }
     }
 
     /// Copies a message and completes the work request. `Err`: the SRQ is to be put in error.
     fn deliver(&self, delivery: &mut Delivery, wr: &RecvWr, message: &Message) -> Result {
-        // An owner that holds up each message for as long as it can is not waited for again.
         let refusal = self.scatter(wr, message.payload())?;
         let status = match refusal {
             None => bindings::IB_WC_SUCCESS,
@@ -489,6 +518,10 @@ impl Srq for SoftSrq {
         &self.ring
     }
 
+    fn is_of_current(&self) -> bool {
+        self.memory.is_current()
+    }
+
     fn ring_info(&self, mmap_offset: u64) -> bindings::ib_xrc_ring_info {
         bindings::ib_xrc_ring_info {
             mmap_offset,
@@ -549,10 +582,17 @@ impl WorkItem for SoftSrq {
         loop {
             // Let go between messages, so that `close` waits for one at most.
             let mut delivery = this.delivery.lock();
+            let next = this.deliver_one(&mut delivery);
 
-            match this.deliver_one(&mut delivery) {
-                Ok(true) => {}
-                Ok(false) => break,
+            drop(delivery);
+            match next {
+                Ok(Next::Go) => {}
+                Ok(Next::Stop) => break,
+                // Others have the worker first. It has waited already.
+                Ok(Next::Retry) => {
+                    this.kick();
+                    break;
+                }
                 Err(_) => {
                     this.fail();
                     break;

@@ -88,17 +88,16 @@ impl SoftTgtQp {
     /// Posts the buffers, but for those that messages of an earlier connection will give back.
     /// Sleeps.
     fn fill(&self) -> Result {
-        let count = self.receiver.idle.lock().iter().count();
+        loop {
+            let buffer = RecvBuffer::new(GFP_KERNEL_ACCOUNT)?;
+            // Held, so that no place and buffer are given back meanwhile.
+            let idle = self.receiver.idle.lock();
 
-        for _ in 0..count {
-            match self.qp.queue().post(RecvBuffer::new(GFP_KERNEL_ACCOUNT)?) {
-                Ok(()) => {}
-                // One was given back meanwhile.
-                Err(error) if error == ENOSPC => break,
-                Err(error) => return Err(error),
+            if self.qp.queue().posted() >= idle.iter().count() {
+                return Ok(());
             }
+            self.qp.queue().post(buffer)?;
         }
-        Ok(())
     }
 }
 
@@ -191,11 +190,6 @@ impl Receiver {
         )
     }
 
-    /// The domain logic's side of the QP.
-    pub(super) fn target(&self) -> &Arc<dyn Target> {
-        &self.target
-    }
-
     /// The QP number, 24 bits.
     pub(super) fn qp_num(&self) -> u32 {
         self.qp.as_ref().map_or(0, |&(num, _)| num)
@@ -226,10 +220,13 @@ impl Receiver {
         buffer: Option<RecvBuffer>,
         connection: u32,
     ) {
+        // With each place goes one buffer, for whoever counts them.
+        let mut idle = self.idle.lock();
+
         if let (Some(buffer), Some((_, queue))) = (buffer, self.qp.as_ref()) {
             self.post(queue, buffer, connection);
         }
-        self.idle.lock().push_back(place);
+        idle.push_back(place);
     }
 
     fn post(&self, queue: &RecvQueue, buffer: RecvBuffer, connection: u32) {
@@ -272,6 +269,7 @@ impl Receiver {
         let content = Content {
             receiver: self.clone(),
             connection,
+            src_qp: self.target.dest_qp_num(),
             envelope,
             holds_back,
         };

@@ -119,6 +119,9 @@ pub(crate) trait Srq: Send + Sync {
     /// The posting ring.
     fn ring(&self) -> &SharedMemory;
 
+    /// Whether the posted addresses are those of the calling process.
+    fn is_of_current(&self) -> bool;
+
     /// Where the posting ring is.
     fn ring_info(&self, mmap_offset: u64) -> bindings::ib_xrc_ring_info;
 

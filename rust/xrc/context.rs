@@ -138,6 +138,6 @@ impl MiscDevice for Context {
         let handle = i64::try_from(handle)?;
         let object = this.handles.get(handle, |_| true).map_err(|_| EINVAL)?;
 
-        object.ring().ok_or(EINVAL)?.map_into(vma)
+        object.ring_to_map()?.map_into(vma)
     }
 }

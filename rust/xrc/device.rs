@@ -187,7 +187,8 @@ impl<B: Backend> XrcDevice<B> {
             if oflags & bindings::O_CREAT == 0 {
                 return Err(EAGAIN);
             }
-            if policy.is_some() && !inode.is_writable() {
+            // Else anybody could make it first, for those who cannot be kept from reading the file.
+            if !inode.is_writable() && (policy.is_some() || !inode.is_owner()) {
                 return Err(EACCES);
             }
         }

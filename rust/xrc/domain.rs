@@ -56,8 +56,6 @@ use super::{
 #[pin_data]
 pub(crate) struct Domain<B: Backend> {
     services: Arc<Services>,
-    /// The file that the domain is found by. The reference keeps the inode's identity.
-    inode: Option<InodeRef>,
     policy: Policy,
     backend: Arc<B::Domain>,
     quota: Arc<Quota>,
@@ -68,6 +66,9 @@ pub(crate) struct Domain<B: Backend> {
     /// Taken for lookups only.
     #[pin]
     srqs: Mutex<RBTree<u32, SrqEntry<B>>>,
+    /// The file that the domain is found by. The reference keeps the inode's identity. Goes last,
+    /// as giving it back may take as long as a file system does, which the device need not wait for.
+    inode: Option<InodeRef>,
 }
 
 struct SrqEntry<B: Backend> {
@@ -170,6 +171,12 @@ impl<B: Backend> Domain<B> {
     /// An error has hit a TGT QP: destroys it if the policy says so. Sleeps.
     pub(super) fn tgt_qp_failed(&self, tgt_qp: &TgtQp<B>) {
         self.tgt_qps.failed(tgt_qp);
+    }
+
+    /// A TGT QP was modified: destroys it if nobody is registered with it and the policy keeps none
+    /// such in this state. Sleeps.
+    pub(super) fn tgt_qp_modified(&self, tgt_qp: &TgtQp<B>) {
+        self.tgt_qps.changed(tgt_qp);
     }
 
     /// A TGT QP was destroyed. Sleeps.

@@ -232,12 +232,16 @@ pub(crate) enum Object<B: Backend> {
 }
 
 impl<B: Backend> Object<B> {
-    /// The memory that the object shares with userspace.
-    pub(crate) fn ring(&self) -> Option<&SharedMemory> {
+    /// The memory that the object shares with userspace. `EINVAL`: it has none. `EACCES`: the
+    /// calling process may not have it.
+    pub(crate) fn ring_to_map(&self) -> Result<&SharedMemory> {
         match self {
-            Object::Cq(cq) => Some(cq.cq.ring()),
-            Object::Srq(srq) => Some(srq.srq.ring()),
-            Object::Xrcd(_) | Object::TgtQp(_) => None,
+            Object::Cq(cq) => Ok(cq.cq.ring()),
+            // Who can post can have the memory written to of the process that made the SRQ: not
+            // every process that a file was passed to may do that to the one which passed it.
+            Object::Srq(srq) if !srq.srq.is_of_current() => Err(EACCES),
+            Object::Srq(srq) => Ok(srq.srq.ring()),
+            Object::Xrcd(_) | Object::TgtQp(_) => Err(EINVAL),
         }
     }
 }

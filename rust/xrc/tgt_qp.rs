@@ -190,7 +190,10 @@ impl<B: Backend> TgtQp<B> {
     ) -> Result {
         let qp = self.lock(gate, Deadline::NEVER)?;
 
-        self.modify_locked(&qp, gate, attr)
+        self.modify_locked(&qp, gate, attr)?;
+        drop(qp);
+        self.domain.tgt_qp_modified(self);
+        Ok(())
     }
 
     fn modify_locked(
@@ -219,17 +222,19 @@ impl<B: Backend> TgtQp<B> {
             return Err(EINVAL);
         }
 
-        let dest_qp_num = attr.dest_qp_num();
+        // Messages may come before this returns.
+        let old_dest_qp_num = self.dest_qp_num.load(Relaxed);
 
+        if mask.contains(QpAttrMask::DEST_QPN) {
+            self.dest_qp_num.store(attr.dest_qp_num(), Relaxed);
+        }
         if let Err(error) = qp.modify(gate, Transition { from, to, mask }, attr) {
+            self.dest_qp_num.store(old_dest_qp_num, Relaxed);
             if from == QpState::Reset {
                 // Buffers that were posted on the way have been flushed.
                 self.entered(QpState::Reset);
             }
             return Err(error);
-        }
-        if mask.contains(QpAttrMask::DEST_QPN) {
-            self.dest_qp_num.store(dest_qp_num, Relaxed);
         }
         self.entered(to);
         Ok(())
@@ -348,6 +353,7 @@ impl<B: Backend> TgtQp<B> {
 
         // Those that were being copied.
         last.poll(gate, || (arrivals.waiting() == 0).then_some(()))?;
+        self.domain.tgt_qp_modified(self);
 
         Ok(bindings::ib_xrc_disconnect_info {
             delivered_msgs: arrivals.delivered().saturating_sub(delivered_before),
@@ -408,7 +414,7 @@ impl<B: Backend> Member for TgtQp<B> {
     }
 
     fn is_failed(&self) -> bool {
-        self.state.error().is_some()
+        self.state() == QpState::Err
     }
 
     fn reclaim(&self, reason: Reason) {

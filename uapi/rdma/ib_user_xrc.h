@@ -186,8 +186,9 @@ enum ib_xrc_xrcd_methods {
  *
  * What the handle may do depends on how FD was opened, at this moment and for
  * good; an anonymous domain may be used by its handle without limits.
- *   EACCES  FD was not opened for reading; or POLICY would make a new domain
- *           and FD was not opened for writing
+ *   EACCES  FD was not opened for reading; or it was not opened for writing and
+ *           would make a new domain, with POLICY or for a caller who does not
+ *           own the file
  *   Query and list, of domain and TGT QPs, need no more. Everything else that
  *   is done with the handle needs FD to have been opened for writing if the
  *   domain has IB_XRC_DOMAIN_USE_NEEDS_WRITE (else EACCES when it is tried).
@@ -457,8 +458,8 @@ enum ib_xrc_tgt_qp_close_attrs {
 };
 
 /*
- * One of HANDLE alone, RELEASE alone, or XRCD and QP_NUM (else EINVAL). The call
- * takes the QP to the ERR state, waits until the device has given all receive
+ * One of HANDLE alone, RELEASE alone, or XRCD and QP_NUM (else EINVAL). EINVAL
+ * also if the QP is in RESET: there is nothing to disconnect. The call takes the QP to the ERR state, waits until the device has given all receive
  * buffers back, then up to TIMEOUT_MS for the messages that have arrived to be
  * delivered: those which find no buffer posted at their SRQ until then are
  * dropped. So when it returns 0 each message that the QP ever acknowledged was
@@ -589,7 +590,11 @@ enum ib_xrc_cq_destroy_attrs {
 
 /* Where a ring is and how long it is. All fields are written by the kernel. */
 struct ib_xrc_ring_info {
-	/* Offset to give to mmap(2) on this file, MAP_SHARED, read and write. */
+	/*
+	 * Offset to give to mmap(2) on this file, MAP_SHARED, read and write. The
+	 * mapping is not inherited by a child of fork(2). EACCES: the ring is an
+	 * SRQ's that another process has made.
+	 */
 	__aligned_u64 mmap_offset;
 	/* Length to give to mmap(2), bytes, whole pages. */
 	__aligned_u64 mmap_length;

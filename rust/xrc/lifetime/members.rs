@@ -35,7 +35,7 @@ pub(crate) trait Member: Send + Sync {
     /// Its number, which no other member has until [`reclaim`](Self::reclaim) is over.
     fn num(&self) -> u32;
 
-    /// Whether it is in error. Called with the members' lock held.
+    /// Whether it is in the state ERR. Called with the members' lock held.
     fn is_failed(&self) -> bool;
 
     /// It is a member no more and is to be destroyed. Called once, without the lock. May sleep.
@@ -199,6 +199,33 @@ impl<T: Member> Members<T> {
 
         drop(table);
         member.reclaim(Reason::Error);
+        drop(node);
+    }
+
+    /// A member changed its state on request: reclaims it if nobody is registered with it and it
+    /// would not have stayed so. Sleeps.
+    pub(crate) fn changed(&self, member: &T) {
+        if !member.is_failed() {
+            return;
+        }
+
+        let mut table = self.table.lock();
+        let srqs = table.srqs;
+        let Some(entry) = table.find(member) else {
+            return;
+        };
+
+        if entry.refs != 0 {
+            return;
+        }
+
+        let Some(reason) = self.rules.judge_idle(member.is_failed(), srqs) else {
+            return;
+        };
+        let node = table.entries.remove_node(&member.num());
+
+        drop(table);
+        member.reclaim(reason);
         drop(node);
     }
 
