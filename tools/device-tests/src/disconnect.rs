@@ -133,7 +133,7 @@ fn delivered() -> Result<()> {
     })?;
     for i in 0..3u8 {
         let wc = posted.completion_once()?.context("a message is missing")?;
-        ensure!(wc.status.is_success() && wc.wr_id == i.into(), "{wc:?}");
+        ensure!(wc.status.is_success() && wc.wr_id == u64::from(i), "{wc:?}");
     }
     Ok(())
 }

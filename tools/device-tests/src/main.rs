@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 
-//! Tests of the library that need the kernel module and a Soft-RoCE device, with the
-//! output that kselftest wants (TAP). Exits with 4 if there is no module.
+//! Tests of the library, and of the command `ibxrc`, that need the kernel module and a
+//! Soft-RoCE device, with the output that kselftest wants (TAP). Exits with 4 if there is no module.
 //!
 //! From the environment: `XRC_DEVICE` (default rxe0). Arguments name the tests to run.
 
 mod access;
+mod command;
 mod completion;
 mod disconnect;
 mod domain;
@@ -45,6 +46,7 @@ fn main() -> ExitCode {
         event::TESTS,
         reclaim::TESTS,
         disconnect::TESTS,
+        command::TESTS,
         // Last, since it takes the device away for a while.
         removal::TESTS,
     ]
