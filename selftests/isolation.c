@@ -307,7 +307,7 @@ TEST_F_TIMEOUT(isolation, open, TIMEOUT)
 }
 
 /* Each handle has its own rights, also beside others in one file. */
-TEST_F(isolation, handles_of_one_file)
+TEST_F_TIMEOUT(isolation, handles_of_one_file, TIMEOUT)
 {
 	struct xrc_qp qp, again;
 	__u32 rw, ro;
@@ -325,7 +325,7 @@ TEST_F(isolation, handles_of_one_file)
 }
 
 /* Whoever makes a domain, by reading only, may use it: nobody asked for more. */
-TEST_F(isolation, made_by_reader)
+TEST_F_TIMEOUT(isolation, made_by_reader, TIMEOUT)
 {
 	struct xrc_qp qp;
 	__u32 xrcd;
@@ -336,7 +336,7 @@ TEST_F(isolation, made_by_reader)
 }
 
 /* There is no file that could have been opened for writing. */
-TEST_F(isolation, anonymous)
+TEST_F_TIMEOUT(isolation, anonymous, TIMEOUT)
 {
 	struct xrc_qp qp;
 	__u32 xrcd;
@@ -464,7 +464,7 @@ TEST_F_TIMEOUT(isolation, job_key_calls, TIMEOUT)
 }
 
 /* Keys are of handles: those of one file do not get mixed up. */
-TEST_F(isolation, job_keys_of_one_file)
+TEST_F_TIMEOUT(isolation, job_keys_of_one_file, TIMEOUT)
 {
 	struct xrc_qp qp_a, qp_none, again;
 	__u32 a, none;
@@ -483,7 +483,7 @@ TEST_F(isolation, job_keys_of_one_file)
 }
 
 /* A key is not what opens a file: who may only look may do so with any. */
-TEST_F(isolation, job_key_of_reader)
+TEST_F_TIMEOUT(isolation, job_key_of_reader, TIMEOUT)
 {
 	struct xrc_qp qp;
 	__u32 rw, ro;
@@ -831,7 +831,7 @@ TEST_F_TIMEOUT(isolation, privileges_dropped, TIMEOUT)
 }
 
 /* Neither mode nor name of the file matter once the handle is there. */
-TEST_F(isolation, file_changed_afterwards)
+TEST_F_TIMEOUT(isolation, file_changed_afterwards, TIMEOUT)
 {
 	struct xrc_qp qp;
 	__u32 rw, ro;

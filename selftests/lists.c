@@ -100,7 +100,7 @@ static int in_child(int (*run)(lists_t *self, int arg), lists_t *self, int arg)
 
 /* ------------------------------------------------------------------------ SRQs -- */
 
-TEST_F(lists, srqs)
+TEST_F_TIMEOUT(lists, srqs, TIMEOUT)
 {
 	struct ib_xrc_srq_info list[8];
 	__u32 count, other, i, j;
@@ -137,7 +137,7 @@ TEST_F(lists, srqs)
 }
 
 /* As many as fit, and in pieces, each going on where the one before ended. */
-TEST_F(lists, srqs_in_pieces)
+TEST_F_TIMEOUT(lists, srqs_in_pieces, TIMEOUT)
 {
 	struct ib_xrc_srq_info list[8], part[8];
 	__u32 count, after, room, n, i;
@@ -287,7 +287,7 @@ static struct xrc_qp by_num(lists_t *self, __u32 qp_num)
 	};
 }
 
-TEST_F(lists, holders)
+TEST_F_TIMEOUT(lists, holders, TIMEOUT)
 {
 	struct ib_xrc_holder_info list[4];
 	struct xrc_qp qp, again, other, num;
@@ -334,7 +334,7 @@ TEST_F(lists, holders)
 	EXPECT_EQ(5, list[0].id);
 }
 
-TEST_F(lists, holders_in_pieces)
+TEST_F_TIMEOUT(lists, holders_in_pieces, TIMEOUT)
 {
 	struct ib_xrc_holder_info list[8], part[8];
 	struct xrc_qp qp, more[N - 1], num;
@@ -385,7 +385,7 @@ TEST_F(lists, holders_in_pieces)
 }
 
 /* Of which TGT QP: by handle, or by domain and number. */
-TEST_F(lists, holders_of_nothing)
+TEST_F_TIMEOUT(lists, holders_of_nothing, TIMEOUT)
 {
 	struct xrc_qp qp, num;
 	union xrc_cmd cmd;

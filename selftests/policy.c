@@ -185,7 +185,7 @@ static const struct ib_xrc_policy full = {
 	.max_bytes = 1ULL << 40,
 };
 
-TEST_F(policy, default_policy)
+TEST_F_TIMEOUT(policy, default_policy, TIMEOUT)
 {
 	static const struct ib_xrc_policy zero;
 	struct ib_xrc_policy policy;
@@ -205,7 +205,7 @@ TEST_F(policy, default_policy)
 	EXPECT_EQ(0, memcmp(&zero, &policy, sizeof(policy)));
 }
 
-TEST_F(policy, readable_by_all)
+TEST_F_TIMEOUT(policy, readable_by_all, TIMEOUT)
 {
 	char path[64];
 	struct ib_xrc_policy policy;
@@ -236,7 +236,7 @@ TEST_F(policy, readable_by_all)
 }
 
 /* An anonymous domain has the policy it was given, as any other. */
-TEST_F(policy, anonymous)
+TEST_F_TIMEOUT(policy, anonymous, TIMEOUT)
 {
 	static const struct ib_xrc_policy domain = {
 		.type = IB_XRC_POLICY_DOMAIN, .max_tgt_qps = 1,
@@ -257,7 +257,7 @@ TEST_F(policy, anonymous)
 	EXPECT_EQ(0, memcmp(&full, &policy, sizeof(policy)));
 }
 
-TEST_F(policy, second_opener)
+TEST_F_TIMEOUT(policy, second_opener, TIMEOUT)
 {
 	struct ib_xrc_policy other[9], policy;
 	struct ib_xrc_xrcd_info info;
@@ -301,7 +301,7 @@ TEST_F(policy, second_opener)
 }
 
 /* No policy at all is the one with all fields 0. */
-TEST_F(policy, second_opener_of_default)
+TEST_F_TIMEOUT(policy, second_opener_of_default, TIMEOUT)
 {
 	static const struct ib_xrc_policy zero;
 	static const struct ib_xrc_policy domain = {
@@ -316,7 +316,7 @@ TEST_F(policy, second_opener_of_default)
 }
 
 /* What was the policy of a domain is forgotten with it. */
-TEST_F(policy, domain_made_anew)
+TEST_F_TIMEOUT(policy, domain_made_anew, TIMEOUT)
 {
 	static const struct ib_xrc_policy zero;
 	struct ib_xrc_policy policy;
@@ -332,7 +332,7 @@ TEST_F(policy, domain_made_anew)
 }
 
 /* A policy does not stand for O_CREAT. */
-TEST_F(policy, without_creat)
+TEST_F_TIMEOUT(policy, without_creat, TIMEOUT)
 {
 	const struct xrc_xrcd_opts opts = { .policy = &full };
 	__u32 xrcd;
@@ -348,7 +348,7 @@ TEST_F(policy, without_creat)
 					      O_CREAT | O_EXCL, &opts, &xrcd));
 }
 
-TEST_F(policy, invalid)
+TEST_F_TIMEOUT(policy, invalid, TIMEOUT)
 {
 	static const struct ib_xrc_policy bad[] = {
 		{ .type = 2 },
@@ -393,7 +393,7 @@ TEST_F(policy, invalid)
 }
 
 /* A structure of a later or an earlier header. */
-TEST_F(policy, other_size)
+TEST_F_TIMEOUT(policy, other_size, TIMEOUT)
 {
 	struct {
 		struct ib_xrc_policy policy;
@@ -429,7 +429,7 @@ TEST_F(policy, other_size)
 
 /* -------------------------------------------------------------- REFS, DOMAIN -- */
 
-TEST_F(policy, refs)
+TEST_F_TIMEOUT(policy, refs, TIMEOUT)
 {
 	static const struct ib_xrc_policy refs = { .type = IB_XRC_POLICY_REFS };
 	struct xrc_qp qp, other;
@@ -824,7 +824,7 @@ TEST_F_TIMEOUT(policy, last_srq_never_was, TIMEOUT)
 }
 
 /* Without the flag SRQs mean nothing to it. */
-TEST_F(policy, last_srq_not_asked_for)
+TEST_F_TIMEOUT(policy, last_srq_not_asked_for, TIMEOUT)
 {
 	static const struct ib_xrc_policy domain = {
 		.type = IB_XRC_POLICY_DOMAIN, .linger_ms = FOREVER,
@@ -932,7 +932,7 @@ TEST_F_TIMEOUT(policy, register_when_last_srq_goes, TIMEOUT)
 
 /* ---------------------------------------------------------------------- limits -- */
 
-TEST_F(policy, max_tgt_qps)
+TEST_F_TIMEOUT(policy, max_tgt_qps, TIMEOUT)
 {
 	static const struct ib_xrc_policy limited = { .max_tgt_qps = 2 };
 	struct xrc_qp qp[3], same;
@@ -988,7 +988,7 @@ TEST_F_TIMEOUT(policy, max_tgt_qps_lingering, TIMEOUT)
 	EXPECT_EQ(-EDQUOT, xrc_tgt_create(&self->x, xrcd, &qp));
 }
 
-TEST_F(policy, max_srqs)
+TEST_F_TIMEOUT(policy, max_srqs, TIMEOUT)
 {
 	static const struct ib_xrc_policy limited = { .max_srqs = 2 };
 	struct ib_xrc_xrcd_info info;
@@ -1024,7 +1024,7 @@ static long long bytes(struct xrc *x, __u32 xrcd)
 }
 
 /* As ib_xrc_limits says, whether there is a limit or not. */
-TEST_F(policy, bytes)
+TEST_F_TIMEOUT(policy, bytes, TIMEOUT)
 {
 	const __u32 qp_bytes = self->limits.tgt_qp_bytes;
 	const __u32 srq_bytes = self->limits.srq_bytes;
@@ -1061,7 +1061,7 @@ TEST_F(policy, bytes)
 	EXPECT_EQ(0, bytes(&self->x, xrcd));
 }
 
-TEST_F(policy, max_bytes)
+TEST_F_TIMEOUT(policy, max_bytes, TIMEOUT)
 {
 	const __u32 qp_bytes = self->limits.tgt_qp_bytes;
 	const __u32 srq_bytes = self->limits.srq_bytes;
@@ -1106,7 +1106,7 @@ TEST_F(policy, max_bytes)
 }
 
 /* A call that fails late gives back what it took of the limits. */
-TEST_F(policy, limits_after_failure)
+TEST_F_TIMEOUT(policy, limits_after_failure, TIMEOUT)
 {
 	static const struct ib_xrc_policy limited = {
 		.max_tgt_qps = 1, .max_srqs = 1,

@@ -1254,23 +1254,18 @@ bool xrc_check(const void *buf, size_t len, unsigned int seed)
 
 int xrc_kernel_objects(void)
 {
-	static const char * const kind[] = { "pd", "cq", "qp", "mr", "srq" };
-	char line[512], cmd[64];
-	unsigned int i;
+	char line[512];
 	FILE *f;
 	int n = 0;
 
-	for (i = 0; i < sizeof(kind) / sizeof(kind[0]); i++) {
-		snprintf(cmd, sizeof(cmd), "rdma resource show %s 2>/dev/null",
-			 kind[i]);
-		f = popen(cmd, "r");
-		if (!f)
-			return -errno;
-		while (fgets(line, sizeof(line), f))
-			if (strstr(line, "[ib_xrc]"))
-				n++;
-		pclose(f);
-	}
+	f = popen("for kind in pd cq qp mr srq; do rdma resource show $kind; done 2>/dev/null",
+		  "r");
+	if (!f)
+		return -errno;
+	while (fgets(line, sizeof(line), f))
+		if (strstr(line, "[ib_xrc]"))
+			n++;
+	pclose(f);
 	return n;
 }
 
