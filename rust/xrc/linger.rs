@@ -172,12 +172,14 @@ impl WorkItem for LingerTimer {
     type Pointer = Arc<Self>;
 
     fn run(this: Arc<Self>) {
-        let Some(Armed { owner, handle, .. }) = this.state.lock().armed.take() else {
+        let mut state = this.state.lock();
+        let Some(Armed { owner, handle, .. }) = state.armed.take() else {
             return;
         };
 
-        // Not later: it would cancel the timer that is armed here.
+        // With the lock held: it would cancel the timer that somebody arms after this.
         drop(handle);
+        drop(state);
         if let Some(next_ns) = owner.expire(now_ns()) {
             Self::arm(&this, owner, next_ns);
         }
