@@ -459,11 +459,12 @@ enum ib_xrc_tgt_qp_close_attrs {
 
 /*
  * One of HANDLE alone, RELEASE alone, or XRCD and QP_NUM (else EINVAL). EINVAL
- * also if the QP is in RESET: there is nothing to disconnect. The call takes the QP to the ERR state, waits until the device has given all receive
- * buffers back, then up to TIMEOUT_MS for the messages that have arrived to be
- * delivered: those which find no buffer posted at their SRQ until then are
- * dropped. So when it returns 0 each message that the QP ever acknowledged was
- * delivered or is counted in RESP.
+ * also if the QP is in RESET: there is nothing to disconnect. The call takes the
+ * QP to the ERR state, waits until the device has given all receive buffers back,
+ * then up to TIMEOUT_MS for the messages that have arrived to be delivered: those
+ * which find no buffer posted at their SRQ until then are dropped. So when it
+ * returns 0 each message that the QP ever acknowledged was delivered or is counted
+ * in RESP.
  *
  * With RELEASE the registration is given back as well, if the call succeeds.
  *
