@@ -844,7 +844,10 @@ enum ib_xrc_event_type {
 	IB_XRC_EVENT_OVERFLOW = 0,
 	/* XRCD: somebody created TGT QP NUMBER. */
 	IB_XRC_EVENT_TGT_QP_CREATED = 1,
-	/* TGT QP: NUMBER is in error; VALUE is an enum ib_event_type. */
+	/*
+	 * TGT QP: NUMBER is in error; VALUE is an enum ib_event_type. If it is
+	 * destroyed for that, TGT_QP_RECLAIMED follows.
+	 */
 	IB_XRC_EVENT_TGT_QP_ERROR = 2,
 	/*
 	 * XRCD and TGT QP: NUMBER was destroyed; VALUE is an enum

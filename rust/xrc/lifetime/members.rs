@@ -191,7 +191,8 @@ impl<T: Member> Members<T> {
             return;
         };
 
-        if entry.refs != 0 && !self.rules.reclaim_referenced {
+        // Somebody may have reset it meanwhile, who had no notice of the error.
+        if !member.is_failed() || (entry.refs != 0 && !self.rules.reclaim_referenced) {
             return;
         }
 
