@@ -171,7 +171,9 @@ impl Message {
     /// The message arrived at its receiver.
     pub(super) fn delivered(&self) {
         if let Some(content) = &self.content {
-            content.receiver.delivered(self.payload().len());
+            content
+                .receiver
+                .delivered(content.connection, self.payload().len());
         }
     }
 
@@ -182,10 +184,10 @@ impl Message {
         }
     }
 
-    /// Whether it came from there.
-    pub(super) fn is_from(&self, receiver: &Receiver) -> bool {
-        self.content
-            .as_ref()
-            .is_some_and(|content| ptr::eq(&*content.receiver, receiver))
+    /// Whether it came from there, before the end of a connection.
+    pub(super) fn is_from(&self, receiver: &Receiver, connection: u32) -> bool {
+        self.content.as_ref().is_some_and(|content| {
+            ptr::eq(&*content.receiver, receiver) && content.connection <= connection
+        })
     }
 }

@@ -264,14 +264,15 @@ impl SoftSrq {
         } else {
             self.queue.lock().spares.push_back(place);
         }
-        content.receiver.finished();
+        content.receiver.finished(content.connection);
     }
 
-    /// Drops the messages of a TGT QP that wait. Returns how many. Sleeps.
-    pub(super) fn flush(&self, receiver: &Receiver) -> u64 {
+    /// Drops the messages of a TGT QP, up to the end of a connection, that wait. Returns how many.
+    /// Sleeps.
+    pub(super) fn flush(&self, receiver: &Receiver, connection: u32) -> u64 {
         let mut flushed = 0;
 
-        while let Some(message) = self.pop_message_from(receiver) {
+        while let Some(message) = self.pop_message_from(receiver, connection) {
             self.finish(message);
             flushed += 1;
         }
@@ -280,12 +281,12 @@ impl SoftSrq {
         flushed
     }
 
-    fn pop_message_from(&self, receiver: &Receiver) -> Option<ListArc<Message>> {
+    fn pop_message_from(&self, receiver: &Receiver, connection: u32) -> Option<ListArc<Message>> {
         let mut queue = self.queue.lock();
         let mut cursor = queue.messages.cursor_front();
 
         while let Some(next) = cursor.peek_next() {
-            if next.is_from(receiver) {
+            if next.is_from(receiver, connection) {
                 return Some(next.remove());
             }
             cursor.move_next();

@@ -11,11 +11,7 @@ use kernel::{
     prelude::*,
     sync::{
         atomic::{
-            ordering::{
-                Acquire,
-                Full,
-                Relaxed, //
-            },
+            ordering::Relaxed,
             Atomic, //
         },
         Arc,
@@ -44,6 +40,7 @@ use crate::{
         backend::{
             Arrivals,
             Srq as _,
+            Tally,
             Target,
             TgtQp,
             Transition, //
@@ -142,6 +139,49 @@ impl TgtQp for SoftTgtQp {
     }
 }
 
+/// What became of the messages of a TGT QP.
+#[derive(Default)]
+struct Tallies {
+    /// The connection of the last message.
+    connection: u32,
+    /// Those of this connection.
+    present: Tally,
+    /// Those of earlier ones.
+    earlier: Tally,
+}
+
+impl Tallies {
+    /// A message of this connection has arrived.
+    fn arrived(&mut self, connection: u32) {
+        if connection != self.connection {
+            self.earlier = self.up_to(self.connection);
+            self.present = Tally::default();
+            self.connection = connection;
+        }
+        self.present.waiting += 1;
+    }
+
+    /// That of a connection, from which a message has arrived.
+    fn of(&mut self, connection: u32) -> &mut Tally {
+        if connection == self.connection {
+            &mut self.present
+        } else {
+            &mut self.earlier
+        }
+    }
+
+    /// All up to the end of a connection.
+    fn up_to(&self, connection: u32) -> Tally {
+        if self.connection > connection {
+            return self.earlier;
+        }
+        Tally {
+            waiting: self.present.waiting + self.earlier.waiting,
+            delivered: self.present.delivered + self.earlier.delivered,
+        }
+    }
+}
+
 /// Where the messages of a TGT QP arrive.
 #[pin_data]
 pub(super) struct Receiver {
@@ -150,10 +190,8 @@ pub(super) struct Receiver {
     key: Option<JobKey>,
     /// The QP is in ERR or RESET, or on its way there, because it was asked to.
     leaving: Atomic<u32>,
-    /// Messages at SRQs.
-    waiting: Atomic<u32>,
-    /// Messages that were delivered.
-    delivered: Atomic<u64>,
+    #[pin]
+    tallies: SpinLock<Tallies>,
     /// The QP's number, and where its buffers are posted. Set before it can receive.
     qp: SetOnce<(u32, Arc<RecvQueue>)>,
     /// Places for messages which hold a buffer back: as many as there are buffers to post.
@@ -181,8 +219,7 @@ impl Receiver {
                 target,
                 key,
                 leaving: Atomic::new(0),
-                waiting: Atomic::new(0),
-                delivered: Atomic::new(0),
+                tallies <- new_spinlock!(Tallies::default(), "Receiver::tallies"),
                 qp: SetOnce::new(),
                 idle <- new_spinlock!(idle, "Receiver::idle"),
             }),
@@ -201,16 +238,18 @@ impl Receiver {
         self.target.clone().failed(connection, error);
     }
 
-    /// A message of `bytes` bytes was delivered.
-    pub(super) fn delivered(&self, bytes: usize) {
-        self.delivered.add(1u64, Relaxed);
+    /// A message of this connection, of `bytes` bytes, was delivered.
+    pub(super) fn delivered(&self, connection: u32, bytes: usize) {
+        self.tallies.lock().of(connection).delivered += 1;
         self.target.delivered(bytes);
     }
 
-    /// A message is over, delivered or not.
-    pub(super) fn finished(&self) {
-        // What was done with it comes before.
-        let _ = self.waiting.fetch_sub(1u32, Full);
+    /// A message of this connection is over, delivered or not.
+    pub(super) fn finished(&self, connection: u32) {
+        let mut tallies = self.tallies.lock();
+        let tally = tallies.of(connection);
+
+        tally.waiting = tally.waiting.saturating_sub(1);
     }
 
     /// Takes a place back, and posts the buffer which the message there has held back.
@@ -278,7 +317,7 @@ impl Receiver {
         if let Some(replacement) = replacement {
             self.post(queue, replacement, connection);
         }
-        self.waiting.add(1u32, Relaxed);
+        self.tallies.lock().arrived(connection);
         srq.enqueue(message)
     }
 }
@@ -310,27 +349,27 @@ impl QpHandler for Receiver {
 }
 
 impl Arrivals for Receiver {
-    fn is_drained(&self) -> bool {
+    fn is_drained(&self, connection: u32) -> bool {
+        // Before a new connection the buffers of the old one were waited for.
+        if self.target.connection() != connection {
+            return true;
+        }
         match self.qp.as_ref() {
             Some((_, queue)) => queue.is_drained(),
             None => true,
         }
     }
 
-    fn waiting(&self) -> u32 {
-        self.waiting.load(Acquire)
+    fn tally(&self, connection: u32) -> Tally {
+        self.tallies.lock().up_to(connection)
     }
 
-    fn delivered(&self) -> u64 {
-        self.delivered.load(Relaxed)
-    }
-
-    fn flush(&self) -> u64 {
+    fn flush(&self, connection: u32) -> u64 {
         let mut num = 0;
         let mut flushed = 0;
 
         while let Some(srq) = self.domain.next_srq(num) {
-            flushed += srq.flush(self);
+            flushed += srq.flush(self, connection);
             num = srq.num().saturating_add(1);
         }
         flushed

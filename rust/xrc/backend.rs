@@ -82,19 +82,26 @@ pub(crate) trait TgtQp: Send + Sync + Sized {
     fn arrivals(&self) -> Arc<dyn Arrivals>;
 }
 
-/// The messages that a TGT QP has received. Called in process context.
+/// What became of messages.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Tally {
+    /// Neither delivered nor dropped yet.
+    pub(crate) waiting: u64,
+    /// Delivered.
+    pub(crate) delivered: u64,
+}
+
+/// The messages that a TGT QP has received, up to the end of a connection: there may be another one
+/// by now. Called in process context.
 pub(crate) trait Arrivals: Send + Sync {
     /// Whether the device has given back all receive buffers: then no message comes any more.
-    fn is_drained(&self) -> bool;
+    fn is_drained(&self, connection: u32) -> bool;
 
-    /// Messages that are neither delivered nor dropped yet.
-    fn waiting(&self) -> u32;
-
-    /// Messages that were delivered.
-    fn delivered(&self) -> u64;
+    /// What became of them.
+    fn tally(&self, connection: u32) -> Tally;
 
     /// Drops those that wait for a buffer. Returns how many. Sleeps.
-    fn flush(&self) -> u64;
+    fn flush(&self, connection: u32) -> u64;
 }
 
 /// What an SRQ is created with; validated against [`Backend::limits`] by the caller.

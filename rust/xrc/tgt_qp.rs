@@ -339,24 +339,29 @@ impl<B: Backend> TgtQp<B> {
             Some(Qp { qp, .. }) => qp.arrivals(),
             None => return Err(ESTALE),
         };
-        let delivered_before = arrivals.delivered();
+        let connection = self.state.connection();
+        let delivered_before = arrivals.tally(connection).delivered;
+        let none_waits = || (arrivals.tally(connection).waiting == 0).then_some(());
 
         self.to_err(&qp, gate)?;
         drop(qp);
-        last.poll(gate, || arrivals.is_drained().then_some(()))?;
+        last.poll(gate, || arrivals.is_drained(connection).then_some(()))?;
 
-        let flushed_msgs = match deadline.poll(gate, || (arrivals.waiting() == 0).then_some(())) {
+        let flushed_msgs = match deadline.poll(gate, none_waits) {
             Ok(()) => 0,
-            Err(error) if error == ETIMEDOUT => arrivals.flush(),
+            Err(error) if error == ETIMEDOUT => arrivals.flush(connection),
             Err(error) => return Err(error),
         };
 
         // Those that were being copied.
-        last.poll(gate, || (arrivals.waiting() == 0).then_some(()))?;
+        last.poll(gate, none_waits)?;
         self.domain.tgt_qp_modified(self);
 
         Ok(bindings::ib_xrc_disconnect_info {
-            delivered_msgs: arrivals.delivered().saturating_sub(delivered_before),
+            delivered_msgs: arrivals
+                .tally(connection)
+                .delivered
+                .saturating_sub(delivered_before),
             flushed_msgs,
         })
     }

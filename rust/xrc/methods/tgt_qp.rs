@@ -257,16 +257,13 @@ fn disconnect(ctx: &Context, args: Disconnect<'_>) -> Result {
     let info = named.settle(named.tgt_qp.disconnect(&gate, deadline))?;
 
     drop((named, gate));
-    // As with connect, a bad pointer changes nothing about the outcome.
-    let written = match &args.info {
-        Some(slot) => slot.write(&info),
-        None => Ok(()),
-    };
-
+    if let Some(slot) = &args.info {
+        slot.write(&info)?;
+    }
     if let Some(release) = args.release {
         drop(release.remove());
     }
-    written
+    Ok(())
 }
 
 uverbs::method! {
