@@ -10,6 +10,7 @@
 #include <signal.h>
 #include <sys/epoll.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 
 #include "kselftest_harness.h"
@@ -405,6 +406,145 @@ TEST_F_TIMEOUT(srq_cq, fork, TIMEOUT)
 	}
 	ASSERT_EQ(pid, waitpid(pid, &status, 0));
 	EXPECT_EQ(0, status);
+}
+
+/* Whether a whole mapping is there: mincore(2) fails where nothing is. */
+static bool is_mapped(void *addr, size_t length)
+{
+	unsigned char pages[1024];
+
+	return !mincore(addr, length, pages);
+}
+
+/*
+ * What a process that was given the file finds: the posting ring would let it have the
+ * memory of the one which made the SRQ written to. 0, or which check failed.
+ */
+static int try_rings(const struct xrc *x, const struct xrc_cq *cq,
+		     const struct xrc_srq *srq)
+{
+	const size_t page = sysconf(_SC_PAGESIZE);
+	struct ib_xrc_cq_ring *ring;
+
+	errno = 0;
+	if (xrc_ring_map(x, &srq->info) != MAP_FAILED || errno != EACCES)
+		return 1;
+	/* Nor a part of it, nor for reading. */
+	if (map(x, page, PROT_READ, MAP_SHARED, srq->info.mmap_offset) !=
+	    MAP_FAILED || errno != EACCES)
+		return 2;
+	ring = xrc_ring_map(x, &cq->info);
+	if (ring == MAP_FAILED)
+		return 3;
+	if (ring->producer != 1)
+		return 4;
+	munmap(ring, cq->info.mmap_length);
+	return 0;
+}
+
+static int try_inherited(const struct xrc *x, const struct xrc_cq *cq,
+			 const struct xrc_srq *srq)
+{
+	int ret;
+
+	if (is_mapped(srq->ring, srq->info.mmap_length))
+		return 11;
+	if (is_mapped(cq->ring, cq->info.mmap_length))
+		return 12;
+	ret = try_rings(x, cq, srq);
+	if (ret)
+		return ret;
+	/* Another user is no better. */
+	if (setresuid(65534, 65534, 65534))
+		return 13;
+	ret = try_rings(x, cq, srq);
+	return ret ? 20 + ret : 0;
+}
+
+/* The rings stay with who made them, even if that one would have it otherwise. */
+TEST_F_TIMEOUT(srq_cq, rings_after_fork, TIMEOUT)
+{
+	struct ib_xrc_cqe cqe;
+	struct xrc_srq srq;
+	struct xrc_cq cq;
+	int status;
+	pid_t pid;
+
+	ASSERT_EQ(0, make(self, 1000, 0, self->channel, 2, &cq, &srq));
+	EXPECT_EQ(0, send_one(self, srq.srq_num, false));
+	EXPECT_EQ(0, xrc_cq_wait(&cq, &cqe, XRC_TIMEOUT_MS));
+	EXPECT_TRUE(is_mapped(srq.ring, srq.info.mmap_length));
+	EXPECT_TRUE(is_mapped(cq.ring, cq.info.mmap_length));
+	EXPECT_EQ(-1, madvise(srq.ring, srq.info.mmap_length, MADV_DOFORK));
+	EXPECT_EQ(-1, madvise(cq.ring, cq.info.mmap_length, MADV_DOFORK));
+	pid = fork();
+	ASSERT_LE(0, pid);
+	if (!pid)
+		_exit(try_inherited(&self->x, &cq, &srq));
+	ASSERT_EQ(pid, waitpid(pid, &status, 0));
+	EXPECT_EQ(0, status)
+		TH_LOG("check %d", WEXITSTATUS(status));
+
+	/* The parent is none the worse for it. */
+	EXPECT_EQ(0, send_one(self, srq.srq_num, false));
+	EXPECT_EQ(0, xrc_cq_wait(&cq, &cqe, XRC_TIMEOUT_MS));
+	EXPECT_EQ(IBV_WC_SUCCESS, cqe.status);
+	munmap(srq.ring, srq.info.mmap_length);
+	srq.ring = xrc_ring_map(&self->x, &srq.info);
+	ASSERT_NE(MAP_FAILED, srq.ring);
+	EXPECT_EQ(2, srq.ring->consumer);
+}
+
+/* What is passed to another process, which is there already, is the file alone. */
+TEST_F_TIMEOUT(srq_cq, rings_after_scm_rights, TIMEOUT)
+{
+	struct {
+		struct xrc_cq cq;
+		struct xrc_srq srq;
+	} *shared;
+	char buf[CMSG_SPACE(sizeof(int))] = {}, c = 0;
+	struct iovec iov = { &c, 1 };
+	struct msghdr msg = {
+		.msg_iov = &iov, .msg_iovlen = 1,
+		.msg_control = buf, .msg_controllen = sizeof(buf),
+	};
+	struct cmsghdr *cmsg = CMSG_FIRSTHDR(&msg);
+	struct ib_xrc_cqe cqe;
+	int sock[2], status;
+	pid_t pid;
+
+	shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE,
+		      MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	ASSERT_NE(MAP_FAILED, shared);
+	ASSERT_EQ(0, socketpair(AF_UNIX, SOCK_STREAM, 0, sock));
+	pid = fork();
+	ASSERT_LE(0, pid);
+	if (!pid) {
+		struct xrc x = self->x;
+
+		xrc_close(&self->x);
+		if (recvmsg(sock[0], &msg, MSG_CMSG_CLOEXEC) != 1)
+			_exit(31);
+		cmsg = CMSG_FIRSTHDR(&msg);
+		if (!cmsg || cmsg->cmsg_type != SCM_RIGHTS)
+			_exit(32);
+		memcpy(&x.fd, CMSG_DATA(cmsg), sizeof(int));
+		_exit(try_rings(&x, &shared->cq, &shared->srq));
+	}
+	ASSERT_EQ(0, make(self, 1000, 0, self->channel, 2, &shared->cq,
+			  &shared->srq));
+	EXPECT_EQ(0, send_one(self, shared->srq.srq_num, false));
+	EXPECT_EQ(0, xrc_cq_wait(&shared->cq, &cqe, XRC_TIMEOUT_MS));
+	cmsg->cmsg_level = SOL_SOCKET;
+	cmsg->cmsg_type = SCM_RIGHTS;
+	cmsg->cmsg_len = CMSG_LEN(sizeof(int));
+	memcpy(CMSG_DATA(cmsg), &self->x.fd, sizeof(int));
+	EXPECT_EQ(1, sendmsg(sock[1], &msg, 0));
+	ASSERT_EQ(pid, waitpid(pid, &status, 0));
+	EXPECT_EQ(0, status)
+		TH_LOG("check %d", WEXITSTATUS(status));
+	close(sock[0]);
+	close(sock[1]);
 }
 
 /* Whatever userspace writes into a ring harms only itself. */
