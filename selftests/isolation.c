@@ -504,6 +504,7 @@ struct task {
 	__u32 xrcd;
 	__u32 ro_xrcd;
 	__u32 qp_num;
+	int want;
 };
 
 /* Run it in a process of its own; what it returns, or -1 if it died. */
@@ -844,6 +845,62 @@ TEST_F_TIMEOUT(isolation, file_changed_afterwards, TIMEOUT)
 	EXPECT_EQ(0, use(&self->x, rw, qp.qp_num, 0));
 	EXPECT_EQ(0, use(&self->y, ro, qp.qp_num, -EACCES));
 	EXPECT_EQ(0, chmod(self->dir, 0700));
+}
+
+/* ------------------------------------------------------------ who makes a domain -- */
+
+/* It has descriptors of the file from before, but not the rights of root. */
+static int task_make(struct task *task)
+{
+	static const struct ib_xrc_policy zero;
+	isolation_t *self = task->self;
+	struct xrc x;
+	__u32 xrcd;
+	int ret;
+
+	ret = drop_privileges();
+	if (!ret)
+		ret = xrc_open(&x);
+	if (ret)
+		return UNEXPECTED(101, ret);
+	ret = xrc_xrcd_open(&x, self->read_only, O_CREAT, &xrcd);
+	if (ret != task->want)
+		return UNEXPECTED(102, ret);
+	if (!ret && xrc_xrcd_close(&x, xrcd))
+		return UNEXPECTED(103, ret);
+	/* A policy takes more than to own the file. */
+	ret = open_with(&x, self->read_only, &zero, NULL, &xrcd);
+	if (ret != -EACCES)
+		return UNEXPECTED(104, ret);
+	/* Nothing has come of what was refused. */
+	ret = xrc_xrcd_open(&x, self->file, 0, &xrcd);
+	if (ret != -EAGAIN)
+		return UNEXPECTED(105, ret);
+	/* Who may write may make it, whosever it is. */
+	ret = open_with(&x, self->file, &needs_write, NULL, &xrcd);
+	if (ret)
+		return UNEXPECTED(106, ret);
+	/* Where there is one, it is opened by reading. */
+	ret = xrc_xrcd_open(&x, self->read_only, O_CREAT, &xrcd);
+	return ret ? UNEXPECTED(107, ret) : 0;
+}
+
+/*
+ * Who may only read the file of somebody else does not make its domain, lest he be
+ * there first and it lack the policy that its owner would have given.
+ */
+TEST_F_TIMEOUT(isolation, made_by_stranger, TIMEOUT)
+{
+	struct task task = { .self = self, .want = -EACCES };
+
+	EXPECT_EQ(0, in_child(task_make, &task));
+	ASSERT_EQ(0, fchown(self->file, NOBODY, NOBODY));
+	task.want = 0;
+	EXPECT_EQ(0, in_child(task_make, &task));
+	/* The group is nobody in particular. */
+	ASSERT_EQ(0, fchown(self->file, 0, NOBODY));
+	task.want = -EACCES;
+	EXPECT_EQ(0, in_child(task_make, &task));
 }
 
 /* -------------------------------------------------------------- net namespaces -- */
