@@ -641,6 +641,41 @@ TEST_F(tgt_qp, wrong_address)
 	EXPECT_EQ(0, modify(self, IBV_QPS_RTR, TO_RTR));
 }
 
+/* uverbs lets these through, and with 0 a device divides by nothing. */
+TEST_F(tgt_qp, wrong_path_mtu)
+{
+	static const __u32 wrong[] = { 0, IBV_MTU_4096 + 1, 255 };
+	const struct ib_uverbs_qp_attr good = self->attr;
+	unsigned int i;
+	__u32 now;
+
+	for (i = 0; i < ARRAY_SIZE(wrong); i++) {
+		self->attr.path_mtu = wrong[i];
+		ASSERT_EQ(0, go(self, IBV_QPS_INIT));
+		EXPECT_EQ(-EINVAL, modify(self, IBV_QPS_RTR, TO_RTR))
+			TH_LOG("MTU %u", wrong[i]);
+		EXPECT_EQ(IBV_QPS_INIT, state(self));
+		EXPECT_EQ(-EINVAL, xrc_tgt_connect(&self->x, &self->qp,
+						   &self->attr, &now))
+			TH_LOG("MTU %u", wrong[i]);
+		EXPECT_EQ(IBV_QPS_INIT, now);
+		EXPECT_EQ(IBV_QPS_INIT, state(self));
+		/* The step before it stands. */
+		ASSERT_EQ(0, go(self, IBV_QPS_RESET));
+		EXPECT_EQ(-EINVAL, xrc_tgt_connect(&self->x, &self->qp,
+						   &self->attr, &now))
+			TH_LOG("MTU %u", wrong[i]);
+		EXPECT_EQ(IBV_QPS_INIT, now);
+		EXPECT_EQ(IBV_QPS_INIT, state(self));
+	}
+	self->attr = good;
+	for (i = IBV_MTU_256; i <= IBV_MTU_4096; i++) {
+		self->attr.path_mtu = i;
+		EXPECT_EQ(0, go(self, IBV_QPS_RTR))
+			TH_LOG("MTU %u", i);
+	}
+}
+
 TEST_F(tgt_qp, current_state)
 {
 	ASSERT_EQ(0, go(self, IBV_QPS_RTR));
