@@ -1209,6 +1209,102 @@ TEST_F_TIMEOUT(policy, limits_raced_for, TIMEOUT)
 	}
 }
 
+/* ------------------------------------------------------- in error on request -- */
+
+static int set_state(struct xrc *x, const struct xrc_qp *qp, int state)
+{
+	const struct ib_uverbs_qp_attr attr = {
+		.qp_attr_mask = IBV_QP_STATE | IBV_QP_PORT | IBV_QP_PKEY_INDEX |
+				IBV_QP_ACCESS_FLAGS,
+		.qp_state = state, .port_num = 1,
+	};
+	struct ib_uverbs_qp_attr only_state = attr;
+
+	only_state.qp_attr_mask = IBV_QP_STATE;
+	return xrc_tgt_modify(x, qp, state == IBV_QPS_INIT ? &attr : &only_state);
+}
+
+/* The next two events are that the QP was made, and that it went being in error. */
+#define EXPECT_GONE_IN_ERROR(ef, num) do {				\
+	struct ib_xrc_event event_ = {};				\
+									\
+	ASSERT_EQ(0, xrc_event_wait(ef, &event_, XRC_TIMEOUT_MS));	\
+	EXPECT_EQ(IB_XRC_EVENT_TGT_QP_CREATED, event_.type);		\
+	EXPECT_EQ(num, event_.number);					\
+	ASSERT_EQ(0, xrc_event_wait(ef, &event_, XRC_TIMEOUT_MS));	\
+	EXPECT_EQ(IB_XRC_EVENT_TGT_QP_RECLAIMED, event_.type);		\
+	EXPECT_EQ(num, event_.number);					\
+	EXPECT_EQ(IB_XRC_RECLAIM_ERROR, event_.value);			\
+	EXPECT_EQ(-EINVAL, xrc_tgt_refs(&self->x, xrcd, num));		\
+	EXPECT_EQ(0, wait_tgt_qps(&self->x, xrcd, 0));			\
+} while (0)
+
+/* Nobody keeps a TGT QP in ERR that has no registrations: nor how it came there. */
+TEST_F_TIMEOUT(policy, in_error_on_request, TIMEOUT)
+{
+	static const struct ib_xrc_policy policies[] = {
+		{ .type = IB_XRC_POLICY_DOMAIN },
+		{ .type = IB_XRC_POLICY_DOMAIN, .linger_ms = FOREVER },
+	};
+	struct xrc_report report = {};
+	struct xrc_qp qp, num = { .by_num = true };
+	struct ib_xrc_event event;
+	unsigned int i;
+	__u32 xrcd;
+
+	ASSERT_EQ(0, xrc_event_file_create(&self->x, -1, &report.fd));
+	fcntl(report.fd, F_SETFL, O_NONBLOCK);
+	for (i = 0; i < ARRAY_SIZE(policies); i++) {
+		const struct xrc_xrcd_opts opts = {
+			.policy = &policies[i], .report = &report,
+		};
+
+		ASSERT_EQ(0, xrc_xrcd_open_with(&self->x, self->file, O_CREAT,
+						&opts, &xrcd));
+		num.handle = xrcd;
+
+		/* Modified while it is registered: it goes when it is given back. */
+		ASSERT_EQ(0, xrc_tgt_create(&self->x, xrcd, &qp));
+		EXPECT_EQ(0, set_state(&self->x, &qp, IBV_QPS_ERR));
+		EXPECT_EQ(1, xrc_tgt_refs(&self->x, xrcd, qp.qp_num));
+		EXPECT_EQ(IBV_QPS_ERR, xrc_tgt_state(&self->x, &qp));
+		EXPECT_EQ(0, xrc_tgt_close(&self->x, &qp));
+		EXPECT_GONE_IN_ERROR(report.fd, qp.qp_num);
+
+		/* Disconnected, likewise. */
+		ASSERT_EQ(0, xrc_tgt_create(&self->x, xrcd, &qp));
+		EXPECT_EQ(0, set_state(&self->x, &qp, IBV_QPS_INIT));
+		EXPECT_EQ(0, xrc_tgt_disconnect(&self->x, &qp, 0, NULL));
+		EXPECT_EQ(1, xrc_tgt_refs(&self->x, xrcd, qp.qp_num));
+		EXPECT_EQ(0, xrc_tgt_disconnect_release(&self->x, &qp, 0, NULL));
+		EXPECT_GONE_IN_ERROR(report.fd, qp.qp_num);
+
+		ASSERT_EQ(0, xrc_tgt_create(&self->x, xrcd, &qp));
+		EXPECT_EQ(0, set_state(&self->x, &qp, IBV_QPS_INIT));
+		EXPECT_EQ(0, xrc_tgt_disconnect_release(&self->x, &qp, 0, NULL));
+		EXPECT_GONE_IN_ERROR(report.fd, qp.qp_num);
+
+		/* By number, when nobody is registered with it. */
+		ASSERT_EQ(0, create_and_close(&self->x, xrcd, &qp));
+		num.qp_num = qp.qp_num;
+		EXPECT_EQ(0, set_state(&self->x, &num, IBV_QPS_INIT));
+		EXPECT_EQ(IBV_QPS_INIT, xrc_tgt_state(&self->x, &num));
+		EXPECT_EQ(0, set_state(&self->x, &num, IBV_QPS_ERR));
+		EXPECT_GONE_IN_ERROR(report.fd, qp.qp_num);
+		EXPECT_EQ(-EINVAL, set_state(&self->x, &num, IBV_QPS_RESET));
+
+		ASSERT_EQ(0, create_and_close(&self->x, xrcd, &qp));
+		num.qp_num = qp.qp_num;
+		EXPECT_EQ(0, set_state(&self->x, &num, IBV_QPS_INIT));
+		EXPECT_EQ(0, xrc_tgt_disconnect(&self->x, &num, 0, NULL));
+		EXPECT_GONE_IN_ERROR(report.fd, qp.qp_num);
+
+		EXPECT_EQ(-EAGAIN, xrc_event_read(report.fd, &event, 1));
+		EXPECT_EQ(0, xrc_xrcd_close(&self->x, xrcd));
+	}
+	close(report.fd);
+}
+
 /* ------------------------------------------------------------------ kill -9 -- */
 
 FIXTURE(killed)
