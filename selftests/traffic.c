@@ -1206,4 +1206,34 @@ TEST_F_TIMEOUT(traffic, close_under_traffic, TIMEOUT)
 	}
 }
 
+/* A message that waits over a RESET still says which INI QP sent it. */
+TEST_F_TIMEOUT(traffic, source_after_reset, TIMEOUT)
+{
+	const struct ib_uverbs_qp_attr reset = {
+		.qp_attr_mask = IBV_QP_STATE, .qp_state = IBV_QPS_RESET,
+	};
+	const __u32 sender = self->ini.qp->qp_num;
+	struct xrc_send send = { .length = 8 };
+	struct xrc_ini other;
+	struct ib_xrc_cqe cqe;
+	struct receiver r;
+
+	ASSERT_EQ(0, receiver_open(&self->x, self->xrcd, 4, 64, &r));
+	send.srq_num = r.srq.srq_num;
+	ASSERT_EQ(0, xrc_ini_send(&self->ini, &send));
+	ASSERT_EQ(0, wait_sent(&self->ini, 1));
+	ASSERT_EQ(0, wait_flags(&r, IB_XRC_SRQ_RING_NEED_KICK));
+	ASSERT_EQ(0, xrc_tgt_modify(&self->x, &self->qp, &reset));
+	ASSERT_EQ(0, xrc_ini_open(&other, 4, 64));
+	ASSERT_EQ(0, xrc_ini_pair(&other, &self->x, &self->qp));
+	ASSERT_EQ(0, xrc_ini_send(&other, &send));
+	ASSERT_EQ(0, wait_sent(&other, 1));
+	ASSERT_EQ(0, receiver_post(&self->x, &r, 2));
+	ASSERT_EQ(0, receiver_wait(&r, &cqe));
+	EXPECT_EQ(sender, cqe.src_qp);
+	ASSERT_EQ(0, receiver_wait(&r, &cqe));
+	EXPECT_EQ(other.qp->qp_num, cqe.src_qp);
+	xrc_ini_close(&other);
+}
+
 TEST_HARNESS_MAIN
