@@ -854,6 +854,28 @@ TEST_F_TIMEOUT(backlog, sender_is_held, TIMEOUT)
 	}
 }
 
+/* A disconnect that drops the messages ends the backlog as delivering them does. */
+TEST_F_TIMEOUT(backlog, flushed, TIMEOUT)
+{
+	struct ib_xrc_disconnect_info info;
+	int round;
+
+	for (round = 0; round < 3; round++) {
+		if (round) {
+			ASSERT_EQ(0, ev_set_state(&self->e.x, &self->qp,
+						  IBV_QPS_RESET));
+			ASSERT_EQ(0, ev_connect_ini(&self->e.x, &self->e.ini,
+						    &self->qp));
+		}
+		ASSERT_EQ(0, fill(self, self->n + 10));
+		EXPECT_BACKLOG();
+		EXPECT_NO_EVENT(self->e.ef);
+		ASSERT_EQ(0, xrc_tgt_disconnect(&self->e.x, &self->qp, 0, &info));
+		EXPECT_EQ(self->n + 10, info.flushed_msgs);
+		EXPECT_EQ(0, info.delivered_msgs);
+	}
+}
+
 /* Nobody is told of an SRQ without an event file, and nothing else changes. */
 TEST_F_TIMEOUT(backlog, of_the_silent, TIMEOUT)
 {
