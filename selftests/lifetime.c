@@ -12,6 +12,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -1156,6 +1157,217 @@ TEST_F_TIMEOUT(passed, exec, TIMEOUT)
 	close(in[1]);
 	EXPECT_EQ(0, join(pid));
 	close(execd[0]);
+}
+
+/* ------------------------------------------------------ a receiver that is busy -- */
+
+enum {
+	HELD_MSGS = 8,
+	/* How long the lock is held: without the fix 2 s of it were too many. */
+	HELD_MS = 8000,
+	/* Memory whose protection takes some milliseconds to change. */
+	HELD_SIZE = 128 << 20,
+};
+
+/* What the processes of the test know of each other. */
+struct held {
+	int cpu;
+	__u32 srq_num;
+	volatile bool ready;
+	volatile bool spinning;
+	volatile bool stop;
+	volatile __u32 received;
+	volatile int ret;
+	volatile bool done;
+};
+
+static int on_cpu(int cpu)
+{
+	cpu_set_t set;
+
+	CPU_ZERO(&set);
+	CPU_SET(cpu, &set);
+	return sched_setaffinity(0, sizeof(set), &set) ? -errno : 0;
+}
+
+/* The second one there is; -1 if there is none. */
+static int second_cpu(void)
+{
+	cpu_set_t set;
+	int cpu, n = 0;
+
+	if (sched_getaffinity(0, sizeof(set), &set))
+		return -1;
+	for (cpu = 0; cpu < CPU_SETSIZE; cpu++)
+		if (CPU_ISSET(cpu, &set) && ++n == 2)
+			return cpu;
+	return -1;
+}
+
+/*
+ * Holds the lock of the address space for all but the moments between two calls, and
+ * runs only when nobody else would, so that it holds it for as long as somebody else
+ * does run.
+ */
+static void *hold_main(void *arg)
+{
+	const struct sched_param param = {};
+	struct held *held = arg;
+	long page = sysconf(_SC_PAGESIZE), i;
+	volatile char *big;
+
+	big = mmap(NULL, HELD_SIZE, PROT_READ | PROT_WRITE,
+		   MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (big == MAP_FAILED || on_cpu(held->cpu) ||
+	    madvise((void *)big, HELD_SIZE, MADV_NOHUGEPAGE))
+		_exit(1);
+	/* Reading is enough for a page table, and costs no other memory. */
+	for (i = 0; i < HELD_SIZE; i += page)
+		(void)big[i];
+	if (sched_setscheduler(0, SCHED_IDLE, &param))
+		_exit(1);
+	held->ready = true;
+	while (!held->stop) {
+		mprotect((void *)big, HELD_SIZE, PROT_READ);
+		mprotect((void *)big, HELD_SIZE, PROT_READ | PROT_WRITE);
+	}
+	return NULL;
+}
+
+static int held_receive(struct held *held, int file)
+{
+	static __u8 buf[HELD_MSGS][SIZE];
+	struct ib_xrc_cqe cqe;
+	pthread_t thread;
+	struct xrc_srq srq;
+	struct xrc_cq cq;
+	struct xrc x;
+	__u32 xrcd, i;
+	int channel, ret;
+
+	ret = xrc_open(&x);
+	if (!ret)
+		ret = xrc_xrcd_open(&x, file, 0, &xrcd);
+	if (!ret)
+		ret = xrc_channel_create(&x, &channel);
+	if (!ret)
+		ret = xrc_cq_create(&x, 2 * HELD_MSGS, 0, channel, &cq);
+	if (!ret)
+		ret = xrc_srq_create(&x, xrcd, &cq, HELD_MSGS, 1, 0, &srq);
+	for (i = 0; i < HELD_MSGS && !ret; i++)
+		ret = xrc_srq_post(&x, &srq, i, buf[i], SIZE);
+	if (ret)
+		return ret;
+	held->srq_num = srq.srq_num;
+	if (pthread_create(&thread, NULL, hold_main, held))
+		return -EAGAIN;
+	for (i = 0; i < HELD_MSGS; i++) {
+		ret = xrc_cq_wait(&cq, &cqe, HELD_MS + 2 * XRC_TIMEOUT_MS);
+		if (ret)
+			return ret;
+		if (cqe.status)
+			return -1000 - (int)cqe.status;
+		if (cqe.wr_id != i || !xrc_check(buf[i], SIZE, i))
+			return -EBADMSG;
+		held->received++;
+	}
+	return 0;
+}
+
+static bool wait_true(const volatile bool *what)
+{
+	long long end = xrc_now() + 3 * XRC_TIMEOUT_MS;
+
+	while (!*what && xrc_now() < end)
+		usleep(1000);
+	return *what;
+}
+
+/*
+ * A receiver holds the lock of its address space for long, as a large fork(2) does.
+ * Its messages wait, and nobody else suffers. When they did not wait, but were refused
+ * after two seconds, the TGT QP, which others use too, was put in error.
+ */
+TEST_F_TIMEOUT(passed, address_space_is_locked, TIMEOUT)
+{
+	struct xrc_send send = { .length = SIZE };
+	lifetime_t *l = &self->l;
+	struct ib_xrc_srq_info info;
+	pid_t receiver, spinner;
+	struct held *held;
+	struct xrc_ini ini;
+	struct ibv_wc wc;
+	long long end;
+	__u32 count;
+	int i;
+
+	held = mmap(NULL, sizeof(*held), PROT_READ | PROT_WRITE,
+		    MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	ASSERT_NE(MAP_FAILED, held);
+	held->cpu = second_cpu();
+	if (held->cpu < 0)
+		SKIP(return, "there is one CPU only");
+	ASSERT_EQ(0, make_qp(self));
+	receiver = fork();
+	ASSERT_LE(0, receiver);
+	if (!receiver) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		close(self->x.fd);
+		held->ret = held_receive(held, l->file);
+		held->done = true;
+		pause();
+	}
+	ASSERT_EQ(0, xrc_ini_open(&ini, 2 * HELD_MSGS, HELD_MSGS * SIZE));
+	ASSERT_EQ(0, xrc_ini_pair(&ini, &self->x, &self->qp));
+	ASSERT_TRUE(wait_true(&held->ready));
+
+	/* What stops the thread, most probably while it holds the lock. */
+	spinner = fork();
+	ASSERT_LE(0, spinner);
+	if (!spinner) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		if (on_cpu(held->cpu))
+			_exit(1);
+		held->spinning = true;
+		while (!held->stop)
+			;
+		_exit(0);
+	}
+	ASSERT_TRUE(wait_true(&held->spinning));
+	usleep(200000);
+
+	send.srq_num = held->srq_num;
+	for (i = 0; i < HELD_MSGS; i++) {
+		send.offset = i * SIZE;
+		xrc_fill(ini.buf + send.offset, SIZE, i);
+		ASSERT_EQ(0, xrc_ini_send(&ini, &send));
+	}
+	for (i = 0; i < HELD_MSGS; i++) {
+		ASSERT_EQ(0, xrc_ini_wait(&ini, &wc, XRC_TIMEOUT_MS));
+		ASSERT_EQ(IBV_WC_SUCCESS, wc.status);
+	}
+	for (end = xrc_now() + HELD_MS; xrc_now() < end; usleep(20000)) {
+		ASSERT_EQ(IBV_QPS_RTS, xrc_tgt_state(&self->x, &self->qp))
+			TH_LOG("%lld ms before the end", end - xrc_now());
+	}
+	/* They were held up, or this has shown nothing. */
+	EXPECT_GT(HELD_MSGS, held->received);
+	EXPECT_EQ(0, xrc_list_srqs(&self->x, self->xrcd, 0, &info, 1, &count));
+	EXPECT_EQ(1, count);
+	EXPECT_EQ(0, info.flags & IB_XRC_SRQ_RING_ERROR);
+
+	held->stop = true;
+	EXPECT_EQ(0, join(spinner));
+	EXPECT_TRUE(wait_true(&held->done));
+	EXPECT_EQ(0, held->ret);
+	EXPECT_EQ(HELD_MSGS, held->received);
+	EXPECT_EQ(IBV_QPS_RTS, xrc_tgt_state(&self->x, &self->qp));
+	kill(receiver, SIGKILL);
+	waitpid(receiver, NULL, 0);
+	xrc_ini_close(&ini);
+	xrc_close(&self->x);
+	check_nothing_left(_metadata, l);
+	munmap(held, sizeof(*held));
 }
 
 /* ------------------------------------------------------------------- crowds -- */
