@@ -612,8 +612,12 @@ TEST_F_TIMEOUT(isolation, by_number, TIMEOUT)
 	static const struct ib_xrc_policy domain = {
 		.type = IB_XRC_POLICY_DOMAIN,
 	};
+	static const struct ib_uverbs_qp_attr init = {
+		.qp_attr_mask = IBV_QP_STATE, .qp_state = IBV_QPS_INIT,
+		.port_num = 1,
+	};
+	struct xrc_qp qp, num = { .by_num = true };
 	struct task task = { .self = self };
-	struct xrc_qp qp;
 	__u32 xrcd;
 
 	ASSERT_EQ(0, open_with(&self->x, self->file, &domain, NULL, &xrcd));
@@ -629,7 +633,13 @@ TEST_F_TIMEOUT(isolation, by_number, TIMEOUT)
 	EXPECT_EQ(0, in_child(task_registered, &task));
 	EXPECT_EQ(0, in_child(task_elsewhere, &task));
 	EXPECT_EQ(0, xrc_tgt_wait_refs(&self->x, xrcd, qp.qp_num, 0));
-	EXPECT_EQ(0, change(&self->x, xrcd, qp.qp_num, 0));
+	num.handle = xrcd;
+	num.qp_num = qp.qp_num;
+	EXPECT_EQ(0, xrc_tgt_connect(&self->x, &num, &init, NULL));
+	EXPECT_EQ(IBV_QPS_INIT, xrc_tgt_state(&self->x, &num));
+	EXPECT_EQ(0, xrc_tgt_disconnect(&self->x, &num, 0, NULL));
+	/* In the state ERR it is kept for nobody. */
+	EXPECT_EQ(-EINVAL, xrc_tgt_state(&self->x, &num));
 }
 
 /* ------------------------------------------------------------------ passing on -- */
