@@ -35,14 +35,18 @@ wait_until()
 	done
 }
 
-# has_gid DEVICE: it has a RoCE v2 GID of an IPv4 address.
+# has_gid DEVICE: it has a RoCE v2 GID of an IPv4 address. Starts no process: under load
+# that takes long.
 has_gid()
 {
-	local port=/sys/class/infiniband/$1/ports/1 i
-	grep -q ACTIVE "$port/state" || return 1
-	for i in "$port"/gids/*; do
-		grep -q '^0000:0000:0000:0000:0000:ffff:' "$i" &&
-			grep -q 'RoCE v2' "$port/gid_attrs/types/${i##*/}" && return 0
+	local port=/sys/class/infiniband/$1/ports/1 i state gid type
+	{ read -r state <"$port/state"; } 2>/dev/null
+	[[ $state == *ACTIVE ]] || return
+	for ((i = 0; i < 64; i++)); do
+		{ read -r gid <"$port/gids/$i" || return; } 2>/dev/null
+		[[ $gid == 0000:0000:0000:0000:0000:ffff:* ]] || continue
+		{ read -r type <"$port/gid_attrs/types/$i"; } 2>/dev/null
+		[[ $type == 'RoCE v2' ]] && return
 	done
 	return 1
 }
@@ -81,10 +85,10 @@ expect_line()
 	return 1
 }
 
-# tell_helper: let it go on.
+# tell_helper [TEXT]: let it go on.
 tell_helper()
 {
-	echo go >&"$helper_in"
+	echo "${1:-go}" >&"$helper_in"
 }
 
 # stop_helper: let its input end; returns its exit status.
