@@ -4,7 +4,7 @@
 # the Debian root there; what is built goes to build/. "make help" lists what
 # there is. The module itself is described by Kbuild.
 
-export CMD SHARE EXTRA_PACKAGES SMP MEM TIMEOUT MIRROR KDIR DESTDIR
+export CMD SHARE EXTRA_PACKAGES SMP MEM TIMEOUT MIRROR KDIR DESTDIR STORM_SEED
 export PREFIX ?= /usr/local
 
 # The command belongs to the guest's shell: make expands no $ in it.
@@ -45,6 +45,9 @@ everything:
 test:
 	@scripts/test
 
+test-storm:
+	@scripts/test storm
+
 check:
 	@scripts/check
 
@@ -59,11 +62,14 @@ clean:
 help:
 	@sed -n 's/^#? //p' Makefile
 
-.PHONY: all everything module tools selftests install vm shell demo test check update clean help
+.PHONY: all everything module tools selftests install vm shell demo test test-storm check \
+	update clean help
 
 #? make                 build the module and the tools
 #? make demo            in a VM with Soft-RoCE, show processes sharing a domain
 #? make test            unit tests, checks, and the selftests in a VM
+#? make test-storm      the storms among the selftests in their full form: an hour
+#?                      or more; STORM_SEED=N repeats one
 #? make check           format, lints and style only
 #? make vm CMD='...'    run a shell command as root in a VM with the module loaded;
 #?                      SHARE=dir appears at /mnt/share, EXTRA_PACKAGES="..." are
