@@ -6,7 +6,7 @@
 
 . "$(dirname "$0")/storm_lib.sh"
 
-CYCLES=$(form 8 500)
+CYCLES=$(form 5 500)
 BOUND=$(form 300 10800)
 # An object that is not given back holds up the deletion for 50 s and more.
 DEL_BOUND_MS=40000
@@ -104,7 +104,7 @@ renice -n -10 $$ >/dev/null
 ktap_print_header
 ktap_set_plan 4
 begin=$SECONDS
-cycle_under_load 2 >/dev/null
+cycle_under_load 1 >/dev/null
 objects=$(all_objects)
 remember_memory
 slowest=0 sum=0 flow=0
