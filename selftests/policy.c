@@ -1265,6 +1265,7 @@ TEST_F_TIMEOUT(policy, in_error_on_request, TIMEOUT)
 
 		/* Modified while it is registered: it goes when it is given back. */
 		ASSERT_EQ(0, xrc_tgt_create(&self->x, xrcd, &qp));
+		EXPECT_EQ(0, set_state(&self->x, &qp, IBV_QPS_INIT));
 		EXPECT_EQ(0, set_state(&self->x, &qp, IBV_QPS_ERR));
 		EXPECT_EQ(1, xrc_tgt_refs(&self->x, xrcd, qp.qp_num));
 		EXPECT_EQ(IBV_QPS_ERR, xrc_tgt_state(&self->x, &qp));
