@@ -235,7 +235,7 @@ impl Receiver {
     /// A message of this connection could not be taken.
     pub(super) fn refuse(&self, connection: u32, error: QpError) {
         self.target.refused();
-        self.target.clone().failed(connection, error);
+        self.target.clone().give_up(connection, error);
     }
 
     /// A message of this connection, of `bytes` bytes, was delivered.
@@ -274,7 +274,7 @@ impl Receiver {
             // A QP that takes none any more needs none.
             Err(error) if error == ENOTCONN || error == ENOSPC => {}
             // With a buffer less for good it might some day have none.
-            Err(_) => self.target.clone().failed(connection, QpError::Fatal),
+            Err(_) => self.target.clone().give_up(connection, QpError::Fatal),
         }
     }
 

@@ -33,9 +33,13 @@ use super::{
 
 /// What a TGT QP tells the domain logic.
 pub(crate) trait Target: Send + Sync {
-    /// An error hit this connection of the QP, which goes to the error state if it is not there
-    /// yet, unless there is another connection by now. Called in any context.
+    /// An error hit this connection of the QP, which the device puts in the error state. Called in
+    /// any context.
     fn failed(self: Arc<Self>, connection: u32, error: QpError);
+
+    /// This connection cannot go on: the QP is to be put in the error state, unless there is another
+    /// connection by now. Called in any context.
+    fn give_up(self: Arc<Self>, connection: u32, error: QpError);
 
     /// Tells one connection of the QP from the next: a RESET is between them. Called in any
     /// context.

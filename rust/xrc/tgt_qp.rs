@@ -7,7 +7,10 @@ use kernel::{
     prelude::*,
     sync::{
         atomic::{
-            ordering::Relaxed,
+            ordering::{
+                Full,
+                Relaxed, //
+            },
             Atomic, //
         },
         lock::mutex::MutexGuard,
@@ -91,6 +94,8 @@ pub(crate) struct TgtQp<B: Backend> {
     qp: Mutex<Option<Qp<B>>>,
     /// Written with the lock held, but for errors.
     state: StateCell,
+    /// The last connection that is to be put in ERR without the device having found a fault.
+    given_up: Atomic<u32>,
     dest_qp_num: Atomic<u32>,
     recv_msgs: Atomic<u64>,
     recv_bytes: Atomic<u64>,
@@ -123,6 +128,7 @@ impl<B: Backend> TgtQp<B> {
                 num: SetOnce::new(),
                 qp <- new_mutex!(None, "TgtQp::qp"),
                 state: StateCell::new(),
+                given_up: Atomic::new(0),
                 dest_qp_num: Atomic::new(0),
                 recv_msgs: Atomic::new(0),
                 recv_bytes: Atomic::new(0),
@@ -397,13 +403,15 @@ impl<B: Backend> TgtQp<B> {
             return;
         };
 
-        // A message that was refused, to which the device had no objection.
-        if let Err(error) = self.to_err(&qp, gate) {
-            pr_err!(
-                "cannot put QP {} in the error state: {:?}\n",
-                self.num(),
-                error
-            );
+        // Not if the device does: it may be about to tell the peer why.
+        if self.given_up.load(Relaxed) == self.state.connection() {
+            if let Err(error) = self.to_err(&qp, gate) {
+                pr_err!(
+                    "cannot put QP {} in the error state: {:?}\n",
+                    self.num(),
+                    error
+                );
+            }
         }
 
         // With the lock held, so that a RESET comes before or after.
@@ -435,6 +443,14 @@ impl<B: Backend> Target for TgtQp<B> {
 
             // If the work is queued already it will do.
             let _ = services.workqueues().errors().enqueue::<Arc<Self>, 0>(self);
+        }
+    }
+
+    fn give_up(self: Arc<Self>, connection: u32, error: QpError) {
+        if connection == self.state.connection() {
+            // Before the error, which the work looks for first.
+            let _ = self.given_up.xchg(connection, Full);
+            self.failed(connection, error);
         }
     }
 
