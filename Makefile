@@ -48,6 +48,10 @@ test:
 test-storm:
 	@scripts/test storm
 
+test-model:
+	@scripts/in-root make -C /src/tools CARGO_TARGET_DIR=/src/build/tools model \
+		$(if $(PREEMPTIONS),PREEMPTIONS=$(PREEMPTIONS))
+
 check:
 	@scripts/check
 
@@ -62,14 +66,16 @@ clean:
 help:
 	@sed -n 's/^#? //p' Makefile
 
-.PHONY: all everything module tools selftests install vm shell demo test test-storm check \
-	update clean help
+.PHONY: all everything module tools selftests install vm shell demo test test-storm \
+	test-model check update clean help
 
 #? make                 build the module and the tools
 #? make demo            in a VM with Soft-RoCE, show processes sharing a domain
 #? make test            unit tests, checks, and the selftests in a VM
 #? make test-storm      the storms among the selftests in their full form: an hour
 #?                      or more; STORM_SEED=N repeats one
+#? make test-model      the lifetime core under a model checker, more of it than in the
+#?                      unit tests; PREEMPTIONS=4
 #? make check           format, lints and style only
 #? make vm CMD='...'    run a shell command as root in a VM with the module loaded;
 #?                      SHARE=dir appears at /mnt/share, EXTRA_PACKAGES="..." are
