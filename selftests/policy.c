@@ -1224,6 +1224,28 @@ static int set_state(struct xrc *x, const struct xrc_qp *qp, int state)
 	return xrc_tgt_modify(x, qp, state == IBV_QPS_INIT ? &attr : &only_state);
 }
 
+/* A TGT QP whose creator was not told its number is not kept, whatever is. */
+TEST_F_TIMEOUT(policy, create_fails_late, TIMEOUT)
+{
+	static const struct ib_xrc_policy domain = {
+		.type = IB_XRC_POLICY_DOMAIN,
+	};
+	const struct xrc_xrcd_opts opts = { .policy = &domain };
+	union xrc_cmd cmd;
+	__u32 xrcd;
+
+	ASSERT_EQ(0, xrc_xrcd_open_with(&self->x, self->file, O_CREAT, &opts,
+					&xrcd));
+	xrc_cmd_for(&self->x, &cmd, IB_XRC_OBJECT_TGT_QP,
+		    IB_XRC_METHOD_TGT_QP_CREATE);
+	xrc_attr(&cmd, IB_XRC_ATTR_TGT_QP_CREATE_HANDLE);
+	xrc_handle(&cmd, IB_XRC_ATTR_TGT_QP_CREATE_XRCD, xrcd);
+	xrc_out(&cmd, IB_XRC_ATTR_TGT_QP_CREATE_RESP_QP_NUM, xrc_guard_page(), 4);
+	EXPECT_EQ(-EFAULT, xrc_ioctl(self->x.fd, &cmd));
+	EXPECT_EQ(0, wait_tgt_qps(&self->x, xrcd, 0));
+	EXPECT_EQ(0, xrc_xrcd_close(&self->x, xrcd));
+}
+
 /* The next two events are that the QP was made, and that it went being in error. */
 #define EXPECT_GONE_IN_ERROR(ef, num) do {				\
 	struct ib_xrc_event event_ = {};				\

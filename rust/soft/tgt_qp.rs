@@ -115,7 +115,11 @@ impl TgtQp for SoftTgtQp {
         if matches!(to, QpState::Err | QpState::Reset) {
             self.receiver.leaving.store(1, Relaxed);
         }
-        self.qp.modify(gate, &attr, mask)?;
+        self.qp.modify(gate, &attr, mask).inspect_err(|_| {
+            if to == QpState::Err && from != QpState::Err {
+                self.receiver.leaving.store(0, Relaxed);
+            }
+        })?;
         if to == QpState::Init {
             self.receiver.leaving.store(0, Relaxed);
         }
@@ -123,6 +127,7 @@ impl TgtQp for SoftTgtQp {
             if let Err(error) = self.fill() {
                 let (attr, mask) = QpAttr::to_state(QpState::Reset);
 
+                self.receiver.leaving.store(1, Relaxed);
                 self.qp.modify(gate, &attr, mask)?;
                 return Err(error);
             }

@@ -7,10 +7,7 @@ use kernel::{
     prelude::*,
     sync::{
         atomic::{
-            ordering::{
-                Full,
-                Relaxed, //
-            },
+            ordering::Relaxed,
             Atomic, //
         },
         lock::mutex::MutexGuard,
@@ -40,6 +37,7 @@ use crate::{
 
 use super::{
     backend::{
+        Arrivals,
         Backend,
         Target,
         TgtQp as _,
@@ -75,6 +73,9 @@ impl JobKey {
     }
 }
 
+/// Of a noted error: the QP is to be put in ERR, as the device has found no fault.
+const GIVEN_UP: u32 = 1 << 23;
+
 /// A QP of the backend, and what it counts.
 struct Qp<B: Backend> {
     qp: B::TgtQp,
@@ -94,8 +95,6 @@ pub(crate) struct TgtQp<B: Backend> {
     qp: Mutex<Option<Qp<B>>>,
     /// Written with the lock held, but for errors.
     state: StateCell,
-    /// The last connection that is to be put in ERR without the device having found a fault.
-    given_up: Atomic<u32>,
     dest_qp_num: Atomic<u32>,
     recv_msgs: Atomic<u64>,
     recv_bytes: Atomic<u64>,
@@ -128,7 +127,6 @@ impl<B: Backend> TgtQp<B> {
                 num: SetOnce::new(),
                 qp <- new_mutex!(None, "TgtQp::qp"),
                 state: StateCell::new(),
-                given_up: Atomic::new(0),
                 dest_qp_num: Atomic::new(0),
                 recv_msgs: Atomic::new(0),
                 recv_bytes: Atomic::new(0),
@@ -239,6 +237,9 @@ impl<B: Backend> TgtQp<B> {
             if from == QpState::Reset {
                 // Buffers that were posted on the way have been flushed.
                 self.entered(QpState::Reset);
+            } else if to == QpState::Reset {
+                // The way there leads through ERR.
+                self.entered(QpState::Err);
             }
             return Err(error);
         }
@@ -347,10 +348,36 @@ impl<B: Backend> TgtQp<B> {
         };
         let connection = self.state.connection();
         let delivered_before = arrivals.tally(connection).delivered;
-        let none_waits = || (arrivals.tally(connection).waiting == 0).then_some(());
 
         self.to_err(&qp, gate)?;
         drop(qp);
+
+        let settled = self.settle(gate, deadline, last, connection, &*arrivals);
+
+        // Not before: what the device has received is lost if the QP is destroyed.
+        self.domain.tgt_qp_modified(self);
+
+        Ok(bindings::ib_xrc_disconnect_info {
+            flushed_msgs: settled?,
+            delivered_msgs: arrivals
+                .tally(connection)
+                .delivered
+                .saturating_sub(delivered_before),
+        })
+    }
+
+    /// Waits for what has arrived on a connection that is over, and drops what is left at the
+    /// deadline. Returns how many that were.
+    fn settle(
+        &self,
+        gate: &GateGuard<'_>,
+        deadline: Deadline,
+        last: Deadline,
+        connection: u32,
+        arrivals: &dyn Arrivals,
+    ) -> Result<u64> {
+        let none_waits = || (arrivals.tally(connection).waiting == 0).then_some(());
+
         last.poll(gate, || arrivals.is_drained(connection).then_some(()))?;
 
         let flushed_msgs = match deadline.poll(gate, none_waits) {
@@ -361,15 +388,7 @@ impl<B: Backend> TgtQp<B> {
 
         // Those that were being copied.
         last.poll(gate, none_waits)?;
-        self.domain.tgt_qp_modified(self);
-
-        Ok(bindings::ib_xrc_disconnect_info {
-            delivered_msgs: arrivals
-                .tally(connection)
-                .delivered
-                .saturating_sub(delivered_before),
-            flushed_msgs,
-        })
+        Ok(flushed_msgs)
     }
 
     /// The attributes as the device has them. Sleeps. Errnos as [`modify`](Self::modify).
@@ -394,6 +413,16 @@ impl<B: Backend> TgtQp<B> {
         }
     }
 
+    /// Notes an error, `enum ib_event_type` and maybe [`GIVEN_UP`], and has it seen to. Any context.
+    fn note_error(self: Arc<Self>, connection: u32, error: u32) {
+        if self.state.fail(connection, error) {
+            let services = self.domain.services().clone();
+
+            // If the work is queued already it will do.
+            let _ = services.workqueues().errors().enqueue::<Arc<Self>, 0>(self);
+        }
+    }
+
     /// Sees to the error that was noted: the QP goes to ERR, its holders are told, and it is
     /// destroyed if the policy says so. Sleeps.
     fn handle_error(&self, gate: &GateGuard<'_>) {
@@ -404,7 +433,7 @@ impl<B: Backend> TgtQp<B> {
         };
 
         // Not if the device does: it may be about to tell the peer why.
-        if self.given_up.load(Relaxed) == self.state.connection() {
+        if error & GIVEN_UP != 0 {
             if let Err(error) = self.to_err(&qp, gate) {
                 pr_err!(
                     "cannot put QP {} in the error state: {:?}\n",
@@ -415,7 +444,7 @@ impl<B: Backend> TgtQp<B> {
         }
 
         // With the lock held, so that a RESET comes before or after.
-        self.holders.failed(self.num(), error);
+        self.holders.failed(self.num(), error & !GIVEN_UP);
         drop(qp);
         self.domain.tgt_qp_failed(self);
     }
@@ -438,20 +467,11 @@ impl<B: Backend> Member for TgtQp<B> {
 
 impl<B: Backend> Target for TgtQp<B> {
     fn failed(self: Arc<Self>, connection: u32, error: QpError) {
-        if self.state.fail(connection, error.raw()) {
-            let services = self.domain.services().clone();
-
-            // If the work is queued already it will do.
-            let _ = services.workqueues().errors().enqueue::<Arc<Self>, 0>(self);
-        }
+        self.note_error(connection, error.raw());
     }
 
     fn give_up(self: Arc<Self>, connection: u32, error: QpError) {
-        if connection == self.state.connection() {
-            // Before the error, which the work looks for first.
-            let _ = self.given_up.xchg(connection, Full);
-            self.failed(connection, error);
-        }
+        self.note_error(connection, error.raw() | GIVEN_UP);
     }
 
     fn connection(&self) -> u32 {
@@ -492,6 +512,8 @@ pub(crate) struct Registration<B: Backend> {
     tgt_qp: Arc<TgtQp<B>>,
     /// Its number among the holders; 0 before it is one.
     holder: u64,
+    /// The QP was made for it, and its creator does not know yet.
+    untold: Atomic<u32>,
 }
 
 impl<B: Backend> Registration<B> {
@@ -504,7 +526,12 @@ impl<B: Backend> Registration<B> {
     ) -> Result<Self> {
         let tgt_qp = domain.create_tgt_qp(gate, key)?;
 
-        Self::new(domain, tgt_qp, source)
+        Self::new(domain, tgt_qp, 1, source)
+    }
+
+    /// The creator of the QP knows it now: it is not destroyed with this, unless the policy says so.
+    pub(crate) fn told(&self) {
+        self.untold.store(0, Relaxed);
     }
 
     /// Registers with a TGT QP, to be told through `source`. `EINVAL`: the domain has none of this
@@ -522,7 +549,7 @@ impl<B: Backend> Registration<B> {
         let tgt_qp = domain.get_tgt_qp(qp_num)?;
         // The number may be another QP's by now.
         let has_key = tgt_qp.key() == key;
-        let registration = Self::new(domain, tgt_qp, source)?;
+        let registration = Self::new(domain, tgt_qp, 0, source)?;
 
         if has_key {
             Ok(registration)
@@ -535,6 +562,7 @@ impl<B: Backend> Registration<B> {
     fn new(
         domain: &Arc<Domain<B>>,
         tgt_qp: Arc<TgtQp<B>>,
+        untold: u32,
         source: Option<EventSource>,
     ) -> Result<Self> {
         // INVARIANT: The caller says so.
@@ -542,6 +570,7 @@ impl<B: Backend> Registration<B> {
             domain: domain.clone(),
             tgt_qp,
             holder: 0,
+            untold: Atomic::new(untold),
         };
         let tgt_qp = &registration.tgt_qp;
 
@@ -563,6 +592,10 @@ impl<B: Backend> Registration<B> {
 impl<B: Backend> Drop for Registration<B> {
     fn drop(&mut self) {
         self.tgt_qp.holders.remove(self.holder);
+        if self.untold.load(Relaxed) != 0 {
+            // In ERR no policy keeps a QP without registrations.
+            self.tgt_qp.state.entered(state::ERR);
+        }
         self.domain.put_tgt_qp(&self.tgt_qp);
     }
 }

@@ -54,6 +54,7 @@ fn create(ctx: &Context, args: Create<'_>) -> Result {
 
     drop(gate);
     args.qp_num.write(&handle.registration().tgt_qp().num())?;
+    handle.registration().told();
     args.handle.commit(Object::TgtQp(handle));
     Ok(())
 }
