@@ -872,7 +872,7 @@ enum ib_xrc_event_type {
 enum ib_xrc_reclaim_reason {
 	/* Its last registration was given back. */
 	IB_XRC_RECLAIM_LAST_REF = 1,
-	/* An async error hit it. */
+	/* An async error hit it, or it was without registrations in ERR. */
 	IB_XRC_RECLAIM_ERROR = 2,
 	/* It was without registrations for ib_xrc_policy.linger_ms. */
 	IB_XRC_RECLAIM_LINGER = 3,

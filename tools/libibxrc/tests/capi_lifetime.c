@@ -286,11 +286,21 @@ void test_lifetime(struct ibxrc_context *context, const char *device)
 	       "the policy lets no third one");
 	report(event_is(xrcd_events, &xrcd_context, IB_XRC_EVENT_TGT_QP_CREATED,
 			ibxrc_tgt_qp_num(second), 0), "its creation is told");
-	/* Disconnected, it is not in error by itself. */
+	/* Disconnected, it is in ERR, where no domain keeps it. */
+	report(!ibxrc_close_tgt_qp(first) &&
+	       event_is(xrcd_events, &xrcd_context, IB_XRC_EVENT_TGT_QP_RECLAIMED,
+			qp_num, IB_XRC_RECLAIM_ERROR),
+	       "the first one goes with its last registration");
+
+	first = ibxrc_create_tgt_qp_ex(xrcd, &qp_attr);
+	need(first != NULL, "one in its place");
+	qp_num = ibxrc_tgt_qp_num(first);
+	report(event_is(xrcd_events, &xrcd_context, IB_XRC_EVENT_TGT_QP_CREATED,
+			qp_num, 0), "its creation is told");
 	report(!ibxrc_close_tgt_qp(first) &&
 	       event_is(xrcd_events, &xrcd_context, IB_XRC_EVENT_TGT_QP_RECLAIMED,
 			qp_num, IB_XRC_RECLAIM_LINGER),
-	       "the first one goes a while after its last registration");
+	       "in RESET, it goes a while after its last registration");
 
 	attr = rtr_attr(&t, t.qp->qp_num, SEND_PSN);
 	need(!ibxrc_connect_tgt_qpn_timeout(xrcd, ibxrc_tgt_qp_num(second), &attr,
