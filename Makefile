@@ -72,7 +72,7 @@ help:
 #? make                 build the module and the tools
 #? make demo            in a VM with Soft-RoCE, show processes sharing a domain
 #? make test            unit tests, checks, and the selftests in a VM
-#? make test-storm      the storms among the selftests in their full form: an hour
+#? make test-storm      the storms among the selftests in their full form: 20 minutes
 #?                      or more; STORM_SEED=N repeats one
 #? make test-model      the lifetime core under a model checker, more of it than in the
 #?                      unit tests; PREEMPTIONS=4
