@@ -202,6 +202,12 @@ static void test_error(struct ibxrc_xrcd *xrcd, struct ibxrc_tgt_qp *qp,
 	       "nothing is left of it");
 }
 
+static void creation_is_told(struct ibxrc_event_file *events, uint32_t qp_num)
+{
+	report(event_is(events, &xrcd_context, IB_XRC_EVENT_TGT_QP_CREATED, qp_num,
+			0), "its creation is told");
+}
+
 void test_lifetime(struct ibxrc_context *context, const char *device)
 {
 	struct ibxrc_tgt_qp_init_attr qp_attr = {
@@ -246,8 +252,7 @@ void test_lifetime(struct ibxrc_context *context, const char *device)
 	first = ibxrc_create_tgt_qp_ex(xrcd, &qp_attr);
 	need(first != NULL, "a TGT QP");
 	qp_num = ibxrc_tgt_qp_num(first);
-	report(event_is(xrcd_events, &xrcd_context, IB_XRC_EVENT_TGT_QP_CREATED,
-			qp_num, 0), "its creation is told");
+	creation_is_told(xrcd_events, qp_num);
 	test_holders(xrcd, other_job, first);
 
 	attr = rtr_attr(&s, s.qp->qp_num, SEND_PSN);
@@ -284,8 +289,7 @@ void test_lifetime(struct ibxrc_context *context, const char *device)
 	need(second != NULL, "another TGT QP");
 	report(failed(ibxrc_create_tgt_qp_ex(xrcd, &qp_attr), EDQUOT),
 	       "the policy lets no third one");
-	report(event_is(xrcd_events, &xrcd_context, IB_XRC_EVENT_TGT_QP_CREATED,
-			ibxrc_tgt_qp_num(second), 0), "its creation is told");
+	creation_is_told(xrcd_events, ibxrc_tgt_qp_num(second));
 	/* Disconnected, it is in ERR, where no domain keeps it. */
 	report(!ibxrc_close_tgt_qp(first) &&
 	       event_is(xrcd_events, &xrcd_context, IB_XRC_EVENT_TGT_QP_RECLAIMED,
@@ -295,8 +299,7 @@ void test_lifetime(struct ibxrc_context *context, const char *device)
 	first = ibxrc_create_tgt_qp_ex(xrcd, &qp_attr);
 	need(first != NULL, "one in its place");
 	qp_num = ibxrc_tgt_qp_num(first);
-	report(event_is(xrcd_events, &xrcd_context, IB_XRC_EVENT_TGT_QP_CREATED,
-			qp_num, 0), "its creation is told");
+	creation_is_told(xrcd_events, qp_num);
 	report(!ibxrc_close_tgt_qp(first) &&
 	       event_is(xrcd_events, &xrcd_context, IB_XRC_EVENT_TGT_QP_RECLAIMED,
 			qp_num, IB_XRC_RECLAIM_LINGER),
