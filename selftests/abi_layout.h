@@ -317,10 +317,14 @@ SIZE(ib_uverbs_comp_event_desc, 8);
 
 VALUE(IB_XRC_WIRE_SRQ_NUM_SHIFT, 8);
 VALUE(IB_XRC_WIRE_SRQ_NUM_MAX, 0xffffff);
+VALUE(IB_XRC_WIRE_PART_SIZE, 4096);
 VALUE(IB_XRC_WIRE_HDR, 1);
 VALUE(IB_XRC_WIRE_SOLICITED, 2);
+VALUE(IB_XRC_WIRE_MORE, 4);
+VALUE(IB_XRC_WIRE_CONT, 8);
+VALUE(IB_XRC_WIRE_WRITE, 16);
 SIZE(ib_xrc_wire_hdr, 8);
 FIELD(ib_xrc_wire_hdr, imm_data, 0, 4);
-FIELD(ib_xrc_wire_hdr, reserved, 4, 4);
+FIELD(ib_xrc_wire_hdr, write_len, 4, 4);
 
 #endif /* ABI_LAYOUT_H */

@@ -504,8 +504,9 @@ static int provoke(errors_t *self, enum fault fault)
 		send.length = EV_SIZE + 1;
 		break;
 	case LONGER_THAN_KERNEL_TAKES:
-		send.length = self->limits.max_msg_size + 1024;
-		break;
+		return xrc_ini_send_raw(&e->ini, IBV_WR_SEND_WITH_IMM,
+			send.srq_num << IB_XRC_WIRE_SRQ_NUM_SHIFT, 0,
+			IB_XRC_WIRE_PART_SIZE + 1024);
 	case UNWRITABLE:
 		ret = xrc_srq_post(&e->x, &self->s.srq, 0, xrc_guard_page(), EV_SIZE);
 		send.length = EV_SIZE;

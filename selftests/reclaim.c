@@ -194,8 +194,9 @@ static int provoke(struct scene *s, enum fault what)
 		send.srq_num = IB_XRC_WIRE_SRQ_NUM_MAX;
 		break;
 	case TOO_LONG:
-		send.length = s->limits.max_msg_size + 4096;
-		break;
+		return xrc_ini_send_raw(&s->ini, IBV_WR_SEND_WITH_IMM,
+			send.srq_num << IB_XRC_WIRE_SRQ_NUM_SHIFT, 0,
+			2 * IB_XRC_WIRE_PART_SIZE);
 	case NO_ROOM:
 		send.length = SIZE + 1;
 		ret = xrc_srq_post(&s->x, &s->srq, 1, s->buf, SIZE);

@@ -201,7 +201,7 @@ TEST_F_TIMEOUT(traffic, completion, TIMEOUT)
 
 TEST_F_TIMEOUT(traffic, sizes, TIMEOUT)
 {
-	const __u32 max = self->limits.max_msg_size;
+	const __u32 max = XRC_PART_MAX;
 	const __u32 size[] = {
 		0, 1, 2, 3, 4, 7, 8, 9, 15, 16, 64, 255, 256, 1000, 1023, 1024,
 		1025, 2047, 2048, 2049, max / 2, max - 9, max - 8, max - 7,
@@ -983,21 +983,18 @@ TEST_F_TIMEOUT(traffic, unwritable_buffer, TIMEOUT)
 	close(fd);
 }
 
-/* Longer than what the kernel receives: the sender is told. */
-TEST_F_TIMEOUT(traffic, longer_than_max_msg_size, TIMEOUT)
+/* A part longer than what the kernel receives: the sender is told. */
+TEST_F_TIMEOUT(traffic, longer_than_a_part, TIMEOUT)
 {
-	struct xrc_send send = {
-		.length = self->limits.max_msg_size + 4096,
-	};
+	const __u32 length = 2 * IB_XRC_WIRE_PART_SIZE;
 	struct ib_xrc_cqe cqe;
 	struct receiver r;
 	struct ibv_wc wc;
 
-	ASSERT_EQ(0, receiver_open(&self->x, self->xrcd, 64,
-				   send.length + 4096, &r));
+	ASSERT_EQ(0, receiver_open(&self->x, self->xrcd, 64, length, &r));
 	ASSERT_EQ(0, receiver_post(&self->x, &r, 1));
-	send.srq_num = r.srq.srq_num;
-	ASSERT_EQ(0, xrc_ini_send(&self->ini, &send));
+	ASSERT_EQ(0, xrc_ini_send_raw(&self->ini, IBV_WR_SEND_WITH_IMM,
+		r.srq.srq_num << IB_XRC_WIRE_SRQ_NUM_SHIFT, 0, length));
 	ASSERT_EQ(0, xrc_ini_wait(&self->ini, &wc, XRC_TIMEOUT_MS));
 	/* Devices differ in how they say it. */
 	EXPECT_TRUE(wc.status == IBV_WC_REM_INV_REQ_ERR ||
@@ -1023,15 +1020,28 @@ TEST_F_TIMEOUT(traffic, malformed, TIMEOUT)
 		{ IBV_WR_SEND, 0, 8, 0 },
 		{ IBV_WR_SEND, 0, 0, 0 },
 		/* Flags that do not exist. */
-		{ IBV_WR_SEND_WITH_IMM, 1 << 2, 8, 0 },
+		{ IBV_WR_SEND_WITH_IMM, 1 << 5, 8, 0 },
 		{ IBV_WR_SEND_WITH_IMM, 1 << 7, 8, 0 },
 		{ IBV_WR_SEND_WITH_IMM, 0xff, 64, 0 },
 		/* A header that is not there, or not all. */
 		{ IBV_WR_SEND_WITH_IMM, IB_XRC_WIRE_HDR, 0, 0 },
 		{ IBV_WR_SEND_WITH_IMM, IB_XRC_WIRE_HDR, 7, 0 },
-		/* A header with something in its reserved field. */
+		/* A header with a length, though it is no RDMA WRITE. */
 		{ IBV_WR_SEND_WITH_IMM, IB_XRC_WIRE_HDR, 8, 1 },
 		{ IBV_WR_SEND_WITH_IMM, IB_XRC_WIRE_HDR, 64, 0x80 },
+		/* The rest of a message that has not begun. */
+		{ IBV_WR_SEND_WITH_IMM, IB_XRC_WIRE_CONT, 8, 0 },
+		{ IBV_WR_SEND_WITH_IMM, IB_XRC_WIRE_CONT | IB_XRC_WIRE_MORE,
+		  IB_XRC_WIRE_PART_SIZE, 0 },
+		/* A part that is not full, though more are to follow. */
+		{ IBV_WR_SEND_WITH_IMM, IB_XRC_WIRE_MORE, 8, 0 },
+		{ IBV_WR_SEND_WITH_IMM, IB_XRC_WIRE_MORE, 0, 0 },
+		/* Flags that exclude each other. */
+		{ IBV_WR_SEND_WITH_IMM, IB_XRC_WIRE_MORE | IB_XRC_WIRE_SOLICITED,
+		  IB_XRC_WIRE_PART_SIZE, 0 },
+		{ IBV_WR_SEND_WITH_IMM, IB_XRC_WIRE_WRITE, 8, 0 },
+		/* A note about an RDMA WRITE with something after it. */
+		{ IBV_WR_SEND_WITH_IMM, IB_XRC_WIRE_WRITE | IB_XRC_WIRE_HDR, 9, 0 },
 	};
 	struct ib_xrc_tgt_qp_info info;
 	struct ib_xrc_cqe cqe;

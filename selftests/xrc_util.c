@@ -905,7 +905,6 @@ static int make_qp(struct xrc_ini *ini)
 			.max_recv_sge = 1,
 		},
 		.qp_type = IBV_QPT_RC,
-		.sq_sig_all = 1,
 	};
 	struct ibv_qp_attr attr = {
 		.qp_state = IBV_QPS_INIT,
@@ -1080,21 +1079,30 @@ int xrc_ini_pair(struct xrc_ini *ini, struct xrc *x, const struct xrc_qp *qp)
 	return ret ? ret : xrc_ini_connect(ini, qp->qp_num);
 }
 
-static int post(struct xrc_ini *ini, enum ibv_wr_opcode opcode, __u32 imm,
-		struct ibv_sge *sge, int num_sge)
+static int post_wr(struct xrc_ini *ini, struct ibv_send_wr *wr)
 {
-	struct ibv_send_wr *bad, wr = {
-		.wr_id = ini->posted,
-		.sg_list = sge,
-		.num_sge = num_sge,
-		.opcode = opcode,
-		.imm_data = htonl(imm),
-	};
-	int ret = ibv_post_send(ini->qp, &wr, &bad);
+	struct ibv_send_wr *bad;
+	int ret;
 
+	wr->wr_id = ini->posted;
+	ret = ibv_post_send(ini->qp, wr, &bad);
 	if (!ret)
 		ini->posted++;
 	return -ret;
+}
+
+static int post(struct xrc_ini *ini, enum ibv_wr_opcode opcode, __u32 imm,
+		struct ibv_sge *sge, int num_sge, bool signaled)
+{
+	struct ibv_send_wr wr = {
+		.sg_list = sge,
+		.num_sge = num_sge,
+		.opcode = opcode,
+		.send_flags = signaled ? IBV_SEND_SIGNALED : 0,
+		.imm_data = htonl(imm),
+	};
+
+	return post_wr(ini, &wr);
 }
 
 int xrc_ini_send_raw(struct xrc_ini *ini, enum ibv_wr_opcode opcode, __u32 imm,
@@ -1106,32 +1114,67 @@ int xrc_ini_send_raw(struct xrc_ini *ini, enum ibv_wr_opcode opcode, __u32 imm,
 		.lkey = ini->mr->lkey,
 	};
 
-	return post(ini, opcode, imm, &sge, length ? 1 : 0);
+	return post(ini, opcode, imm, &sge, length ? 1 : 0, true);
 }
 
 int xrc_ini_send(struct xrc_ini *ini, const struct xrc_send *send)
 {
-	struct xrc_wire *slot = ini->slots + ini->posted % ini->depth;
 	__u32 wire = send->srq_num << IB_XRC_WIRE_SRQ_NUM_SHIFT;
+	__u32 sent = 0, room, flags = 0;
 	struct ibv_sge sge[2];
-	int n = 0;
+	int n, ret;
+
+	do {
+		struct xrc_wire *slot = ini->slots + ini->posted % ini->depth;
+
+		n = 0;
+		room = IB_XRC_WIRE_PART_SIZE;
+		flags &= IB_XRC_WIRE_CONT;
+		if (send->with_imm && !flags) {
+			flags |= IB_XRC_WIRE_HDR;
+			slot->hdr.imm_data = htonl(send->imm);
+			slot->hdr.write_len = 0;
+			sge[n].addr = (uintptr_t)slot;
+			sge[n].length = sizeof(*slot);
+			sge[n++].lkey = ini->mr->lkey;
+			room -= sizeof(*slot);
+		}
+		if (send->length - sent > room)
+			flags |= IB_XRC_WIRE_MORE;
+		else
+			room = send->length - sent;
+		if (room) {
+			sge[n].addr = (uintptr_t)(ini->buf + send->offset + sent);
+			sge[n].length = room;
+			sge[n++].lkey = ini->mr->lkey;
+		}
+		if (send->solicited && !(flags & IB_XRC_WIRE_MORE))
+			flags |= IB_XRC_WIRE_SOLICITED;
+		ret = post(ini, IBV_WR_SEND_WITH_IMM, wire | flags, sge, n,
+			   !(flags & IB_XRC_WIRE_MORE));
+		sent += room;
+		flags |= IB_XRC_WIRE_CONT;
+	} while (!ret && sent < send->length);
+	return ret;
+}
+
+int xrc_ini_write_note(struct xrc_ini *ini, const struct xrc_send *send)
+{
+	struct xrc_wire *slot = ini->slots + ini->posted % ini->depth;
+	struct ibv_sge sge = {
+		.addr = (uintptr_t)slot,
+		.length = sizeof(*slot),
+		.lkey = ini->mr->lkey,
+	};
+	__u32 flags = IB_XRC_WIRE_WRITE | IB_XRC_WIRE_HDR;
 
 	if (send->solicited)
-		wire |= IB_XRC_WIRE_SOLICITED;
-	if (send->with_imm) {
-		wire |= IB_XRC_WIRE_HDR;
-		slot->hdr.imm_data = htonl(send->imm);
-		slot->hdr.reserved = 0;
-		sge[n].addr = (uintptr_t)slot;
-		sge[n].length = sizeof(*slot);
-		sge[n++].lkey = ini->mr->lkey;
-	}
-	if (send->length) {
-		sge[n].addr = (uintptr_t)(ini->buf + send->offset);
-		sge[n].length = send->length;
-		sge[n++].lkey = ini->mr->lkey;
-	}
-	return post(ini, IBV_WR_SEND_WITH_IMM, wire, sge, n);
+		flags |= IB_XRC_WIRE_SOLICITED;
+	slot->hdr.imm_data = htonl(send->imm);
+	slot->hdr.write_len = htonl(send->length);
+	return post(ini, IBV_WR_SEND_WITH_IMM,
+		    send->srq_num << IB_XRC_WIRE_SRQ_NUM_SHIFT | flags, &sge, 1,
+		    true);
 }
 
 int xrc_ini_rdma_write(struct xrc_ini *ini, __u64 addr, __u32 rkey,
@@ -1142,18 +1185,15 @@ int xrc_ini_rdma_write(struct xrc_ini *ini, __u64 addr, __u32 rkey,
 		.length = length,
 		.lkey = ini->mr->lkey,
 	};
-	struct ibv_send_wr *bad, wr = {
-		.wr_id = ini->posted,
+	struct ibv_send_wr wr = {
 		.sg_list = &sge,
 		.num_sge = 1,
 		.opcode = IBV_WR_RDMA_WRITE,
+		.send_flags = IBV_SEND_SIGNALED,
 		.wr.rdma = { .remote_addr = addr, .rkey = rkey },
 	};
-	int ret = ibv_post_send(ini->qp, &wr, &bad);
 
-	if (!ret)
-		ini->posted++;
-	return -ret;
+	return post_wr(ini, &wr);
 }
 
 int xrc_ini_poll(struct xrc_ini *ini, struct ibv_wc *wc)

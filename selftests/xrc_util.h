@@ -243,7 +243,13 @@ struct xrc_send {
 	bool solicited;
 };
 
+/* The longest message in one part, with an immediate. */
+#define XRC_PART_MAX (IB_XRC_WIRE_PART_SIZE - sizeof(struct ib_xrc_wire_hdr))
+
+/* In as many parts as it takes, of which the last one completes. */
 int xrc_ini_send(struct xrc_ini *ini, const struct xrc_send *send);
+/* What follows an RDMA WRITE of so many bytes to make it one with immediate. */
+int xrc_ini_write_note(struct xrc_ini *ini, const struct xrc_send *send);
 /* As it is: opcode, wire immediate (host order), payload. */
 int xrc_ini_send_raw(struct xrc_ini *ini, enum ibv_wr_opcode opcode, __u32 imm,
 		     size_t offset, __u32 length);

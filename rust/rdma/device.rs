@@ -7,6 +7,7 @@
 use core::ptr::NonNull;
 
 use kernel::{
+    error::to_result,
     ffi::c_void,
     prelude::*,
     sync::{
@@ -39,6 +40,7 @@ pub(crate) const DEVICE_NAME_MAX: usize = bindings::IB_DEVICE_NAME_MAX as usize;
 #[pin_data(PinnedDrop)]
 pub(crate) struct Device {
     raw: NonNull<bindings::ib_device>,
+    max_msg_size: u32,
     #[pin]
     gate: Gate,
     live: Atomic<i64>,
@@ -58,8 +60,12 @@ impl Device {
     ///
     /// `raw` is a registered device, and stays so until `wait_idle` has returned.
     pub(super) unsafe fn new(raw: NonNull<bindings::ib_device>) -> Result<Arc<Self>> {
+        // SAFETY: The caller says that the device is registered.
+        let max_msg_size = unsafe { max_msg_size(raw)? };
+
         Arc::pin_init(
             try_pin_init!(Self {
+                max_msg_size,
                 gate <- Gate::new(),
                 live: Atomic::new(1),
                 idle <- Opaque::ffi_init(|slot: *mut bindings::completion| {
@@ -150,6 +156,11 @@ impl Device {
     pub(crate) fn max_cqe(&self) -> u32 {
         // SAFETY: By the type invariants; it is constant.
         unsafe { (*self.as_raw()).attrs.max_cqe }
+    }
+
+    /// Bytes of a message at most, on any of its ports. Any context.
+    pub(crate) fn max_msg_size(&self) -> u32 {
+        self.max_msg_size
     }
 
     /// Whether the device has a port of this number. Any context.
@@ -255,6 +266,27 @@ impl Drop for Live {
     fn drop(&mut self) {
         self.0.put_live();
     }
+}
+
+/// The least of what the ports take. Sleeps. Fails as the driver does.
+///
+/// # Safety
+///
+/// `raw` is a registered device.
+unsafe fn max_msg_size(raw: NonNull<bindings::ib_device>) -> Result<u32> {
+    let mut least = u32::MAX;
+
+    // SAFETY: The caller says that the device is there; it is constant.
+    let ports = unsafe { (*raw.as_ptr()).phys_port_cnt };
+
+    for port in 1..=ports {
+        let mut attr = bindings::ib_port_attr::default();
+
+        // SAFETY: The caller says that the device is registered, and it has this port.
+        to_result(unsafe { bindings::ib_query_port(raw.as_ptr(), port, &mut attr) })?;
+        least = least.min(attr.max_msg_sz);
+    }
+    Ok(least)
 }
 
 /// For `void *` arguments of C functions.

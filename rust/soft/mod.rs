@@ -3,10 +3,10 @@
 //! The soft backend: XRC over RC, for devices without XRC.
 //!
 //! A [`tgt_qp`] is an RC QP of the kernel in its [`domain`]'s PD. What it receives is taken apart
-//! by [`wire`], waits as a [`message`] at the [`srq`] that it is addressed to, is copied into the
-//! buffer posted there, and is completed into the ring of a [`cq`].
+//! by [`wire`], waits as a [`part`] of a message in the [`queue`] of the [`srq`] that it is addressed
+//! to, is copied into the buffer posted there, and is completed into the ring of a [`cq`].
 //!
-//! Two rules keep receivers from holding up anything but their own messages. A message has its
+//! Two rules keep receivers from holding up anything but their own messages. A part has its
 //! buffer to itself and nothing of the device, so it may wait as long as it takes. And user
 //! memory is touched only by the SRQ's own work item.
 
@@ -36,10 +36,20 @@ use crate::{
 
 mod cq;
 mod domain;
-mod message;
+mod part;
+mod queue;
+mod receiver;
+mod recv_ring;
+mod sequence;
 mod srq;
+mod tallies;
 mod tgt_qp;
 mod wire;
+
+const _: () = assert!(
+    wire::PART_SIZE == bindings::IB_XRC_WIRE_PART_SIZE as usize
+        && wire::PART_SIZE <= RECV_BUFFER_SIZE
+);
 
 /// Entries of a CQ at most: 4 MiB of memory.
 const MAX_CQE: u32 = 1 << 16;
@@ -49,7 +59,7 @@ const MAX_SRQ_WR: u32 = 1 << 15;
 const MAX_SRQ_SGE: u32 = 16;
 /// Receive buffers posted to a TGT QP.
 const RECV_WR: u32 = 32;
-/// Messages that may wait at an SRQ before its senders are held back: 512 KiB of buffers.
+/// Parts of messages that may wait at an SRQ before its senders are held back: 512 KiB of buffers.
 const SRQ_BACKLOG: usize = 128;
 
 /// The soft backend.
@@ -63,12 +73,12 @@ impl Backend for Soft {
 
     const DEVICE_FLAGS: u32 = bindings::IB_XRC_DEVICE_SOFT;
 
-    fn limits(_device: &Device) -> bindings::ib_xrc_limits {
+    fn limits(device: &Device) -> bindings::ib_xrc_limits {
         bindings::ib_xrc_limits {
             max_cqe: MAX_CQE,
             max_srq_wr: MAX_SRQ_WR,
             max_srq_sge: MAX_SRQ_SGE,
-            max_msg_size: (RECV_BUFFER_SIZE - wire::HEADER_SIZE) as u32,
+            max_msg_size: device.max_msg_size(),
             tgt_qp_recv_wr: RECV_WR,
             tgt_qp_bytes: RECV_WR * RECV_BUFFER_SIZE as u32,
             srq_bytes: (SRQ_BACKLOG * RECV_BUFFER_SIZE) as u32,

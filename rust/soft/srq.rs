@@ -41,7 +41,6 @@ use crate::{
             Srq,
             SrqAttr, //
         },
-        event_file::EventSource,
         srq_num::{
             SrqNum,
             SrqNums, //
@@ -53,18 +52,22 @@ use crate::{
 use super::{
     cq::SoftCq,
     domain::SoftDomain,
-    message::Message,
-    tgt_qp::Receiver,
-    MAX_SRQ_SGE,
-    SRQ_BACKLOG, //
+    part::{
+        Origin,
+        Part, //
+    },
+    queue::{
+        Assembly,
+        OpenRoom,
+        Queue,
+        Step, //
+    },
+    receiver::Receiver,
+    recv_ring::{
+        RecvRing,
+        RecvWr, //
+    }, //
 };
-
-const CONSUMER: usize = core::mem::offset_of!(bindings::ib_xrc_srq_ring, consumer);
-const FLAGS: usize = core::mem::offset_of!(bindings::ib_xrc_srq_ring, flags);
-const PRODUCER: usize = core::mem::offset_of!(bindings::ib_xrc_srq_ring, producer);
-const ENTRIES: usize = bindings::IB_XRC_RING_ENTRIES_OFFSET as usize;
-const WQE_SIZE: usize = size_of::<bindings::ib_xrc_recv_wqe>();
-const SGE_SIZE: usize = size_of::<bindings::ib_uverbs_sge>();
 
 /// An SRQ.
 #[pin_data]
@@ -80,36 +83,17 @@ pub(crate) struct SoftSrq {
     delivered: Atomic<u64>,
     /// The memory that posted addresses mean.
     memory: UserMemory,
-    ring: SharedMemory,
-    /// A power of two.
-    entries: u32,
-    max_sge: u32,
-    stride: usize,
+    ring: RecvRing,
     #[pin]
     queue: SpinLock<Queue>,
-    /// Held while a message is copied, which may take as long as the owner's memory takes.
+    /// Held while a part is copied, which may take as long as the owner's memory takes.
     #[pin]
     delivery: Mutex<Delivery>,
     #[pin]
     work: Work<SoftSrq>,
 }
 
-/// The messages that wait.
-struct Queue {
-    messages: List<Message>,
-    /// Places for messages to come, with a spare buffer each.
-    spares: List<Message>,
-    /// No more messages are taken.
-    closed: bool,
-    /// The kernel's own copy: the one in the ring is for userspace to read.
-    flags: u32,
-    /// Who is told of the limit and the backlog.
-    events: Option<EventSource>,
-    /// The backlog was told of, and is not over.
-    backlogged: bool,
-}
-
-/// What to do after an attempt to deliver a message.
+/// What to do after an attempt to deliver something.
 enum Next {
     /// Deliver the next one.
     Go,
@@ -127,11 +111,15 @@ struct Delivery {
     limit: u32,
 }
 
-/// A receive work request, copied from the ring.
-struct RecvWr {
-    wr_id: u64,
-    sges: [bindings::ib_uverbs_sge; MAX_SRQ_SGE as usize],
-    num_sge: usize,
+/// What became of a message.
+#[derive(Clone, Copy)]
+enum Outcome {
+    /// It is where it should be.
+    Delivered,
+    /// It could not be taken.
+    Refused(QpError),
+    /// Not all of it came, or was wanted.
+    Flushed,
 }
 
 impl_has_work! {
@@ -145,17 +133,10 @@ impl SoftSrq {
         cq: &Arc<SoftCq>,
         attr: SrqAttr,
     ) -> Result<Arc<Self>> {
-        let entries = attr.max_wr.checked_next_power_of_two().ok_or(EINVAL)?;
-        let stride = WQE_SIZE + attr.max_sge as usize * SGE_SIZE;
         let num = SrqNums::allocate(domain.services().srq_nums())?;
         let memory = UserMemory::of_current()?;
-        let ring = SharedMemory::new(ENTRIES + entries as usize * stride)?;
-        let mut spares = List::new();
-
-        for _ in 0..SRQ_BACKLOG {
-            spares.push_back(Message::new(true)?);
-        }
-
+        let ring = RecvRing::new(attr.max_wr, attr.max_sge)?;
+        let queue = Queue::new(attr.events)?;
         let domain = domain.clone();
         let cq = cq.clone();
         let srq = Arc::pin_init(
@@ -169,20 +150,7 @@ impl SoftSrq {
                 delivered: Atomic::new(0),
                 memory,
                 ring,
-                entries,
-                max_sge: attr.max_sge,
-                stride,
-                queue <- new_spinlock!(
-                    Queue {
-                        messages: List::new(),
-                        spares,
-                        closed: false,
-                        flags: 0,
-                        events: attr.events,
-                        backlogged: false,
-                    },
-                    "SoftSrq::queue"
-                ),
+                queue <- new_spinlock!(queue, "SoftSrq::queue"),
                 delivery <- new_mutex!(
                     Delivery {
                         consumer: 0,
@@ -204,16 +172,15 @@ impl SoftSrq {
         self.key
     }
 
-    /// Takes a place for a message. `None`: so many messages wait that their senders are to be held
-    /// back. Does not sleep.
-    pub(super) fn take_spare(&self) -> Option<ListArc<Message>> {
+    /// Takes a place for a part. `None`: so many wait that their senders are to be held back. Does
+    /// not sleep.
+    pub(super) fn take_spare(&self) -> Option<ListArc<Part>> {
         let mut queue = self.queue.lock();
-        let spare = queue.spares.pop_front();
+        let (spare, is_news) = queue.take_spare();
 
-        if spare.is_none() && !queue.backlogged && !queue.closed {
-            queue.backlogged = true;
-            self.raise(
-                &queue,
+        if is_news {
+            queue.raise(
+                self.num.get(),
                 bindings::IB_XRC_EVENT_SRQ_BACKLOG,
                 self.waiting.load(Relaxed),
             );
@@ -221,292 +188,364 @@ impl SoftSrq {
         spare
     }
 
-    fn raise(&self, queue: &Queue, event_type: u32, value: u32) {
-        if let Some(events) = &queue.events {
-            events.raise(event_type, self.num.get(), value);
-        }
-    }
-
-    /// Takes a message, to be delivered in turn. `ENOTCONN`: the SRQ takes no more; the message is
+    /// Takes a part of a message, to be delivered in turn. `ENOTCONN`: the SRQ takes no more; it is
     /// dropped. Does not sleep.
-    pub(super) fn enqueue(self: &Arc<Self>, message: ListArc<Message>) -> Result {
-        self.waiting.add(1u32, Relaxed);
+    pub(super) fn enqueue(self: &Arc<Self>, part: ListArc<Part>) -> Result {
+        let first = part.is_first();
 
-        let mut queue = self.queue.lock();
-
-        if queue.closed {
-            drop(queue);
-            self.finish(message);
-            return Err(ENOTCONN);
+        if first {
+            self.waiting.add(1u32, Relaxed);
         }
-        queue.messages.push_back(message);
-        drop(queue);
 
-        self.clone().kick();
-        Ok(())
+        let result = self.queue.lock().enqueue(part);
+
+        match result {
+            Ok(()) => {
+                self.clone().kick();
+                Ok(())
+            }
+            Err(part) if first => {
+                self.drop_message(part);
+                Err(ENOTCONN)
+            }
+            Err(part) => {
+                // Its message is over already.
+                self.finish(part);
+                Ok(())
+            }
+        }
     }
 
-    fn pop_message(&self) -> Option<ListArc<Message>> {
-        self.queue.lock().messages.pop_front()
-    }
-
-    /// A message is over: whoever it had its place and buffer from gets them back.
-    fn finish(&self, message: ListArc<Message>) {
-        let Some((place, content, buffer)) = Message::finish(message) else {
+    /// A part is over: whoever it had its place and buffer from gets them back.
+    fn finish(&self, part: ListArc<Part>) {
+        let Some((place, content, buffer)) = Part::finish(part) else {
             return;
         };
 
-        let _ = self.waiting.fetch_sub(1u32, Relaxed);
         if content.holds_back {
             content
+                .origin
                 .receiver
-                .give_back(place, buffer, content.connection);
+                .give_back(place, buffer, content.origin.connection);
         } else {
-            self.queue.lock().spares.push_back(place);
+            self.queue.lock().put_spare(place);
         }
-        content.receiver.finished(content.connection);
     }
 
-    /// Drops the messages of a TGT QP, up to the end of a connection, that wait. Returns how many.
-    /// Sleeps.
-    pub(super) fn flush(&self, receiver: &Receiver, connection: u32) -> u64 {
-        let mut flushed = 0;
-
-        while let Some(message) = self.pop_message_from(receiver, connection) {
-            self.finish(message);
-            flushed += 1;
+    fn finish_all(&self, mut parts: List<Part>) {
+        while let Some(part) = parts.pop_front() {
+            self.finish(part);
         }
-        // The backlog may be over.
-        self.has_messages();
-        flushed
     }
 
-    fn pop_message_from(&self, receiver: &Receiver, connection: u32) -> Option<ListArc<Message>> {
-        let mut queue = self.queue.lock();
-        let mut cursor = queue.messages.cursor_front();
+    /// A message is over.
+    fn end(&self, origin: &Origin) {
+        let _ = self.waiting.fetch_sub(1u32, Relaxed);
 
-        while let Some(next) = cursor.peek_next() {
-            if next.is_from(receiver, connection) {
-                return Some(next.remove());
-            }
-            cursor.move_next();
+        origin.receiver.finished(origin.connection);
+    }
+
+    /// A part is over; if it is the first one, so is its message, which had no work request.
+    fn drop_message(&self, part: ListArc<Part>) {
+        let origin = part.origin().filter(|_| part.is_first()).cloned();
+
+        self.finish(part);
+        if let Some(origin) = origin {
+            self.end(&origin);
         }
-        None
+    }
+
+    /// Drops what has come from a receiver and is not delivered, as far as `goes` says. Returns how
+    /// many messages that are. Sleeps.
+    pub(super) fn discard(
+        self: &Arc<Self>,
+        receiver: &Receiver,
+        goes: impl Fn(&Origin) -> bool,
+    ) -> u64 {
+        let (mut fresh, ready, aborted) = self.queue.lock().discard(receiver, goes);
+        let mut messages = u64::from(aborted);
+
+        self.finish_all(ready);
+        while let Some(part) = fresh.pop_front() {
+            messages += u64::from(part.is_first());
+            self.drop_message(part);
+        }
+        self.queue.lock().settle(&self.ring);
+        if aborted {
+            self.clone().kick();
+        }
+        messages
     }
 
     /// Takes no more messages, and drops those that wait after `f` has seen them. Sleeps, but not
-    /// while a message is copied.
-    fn stop(&self, f: impl Fn(&Message)) {
-        self.queue.lock().closed = true;
-        while let Some(message) = self.pop_message() {
-            f(&message);
-            self.finish(message);
+    /// while a part is copied.
+    fn stop(&self, f: impl Fn(&Origin)) {
+        let mut queue = self.queue.lock();
+
+        queue.close();
+
+        let (mut fresh, ready, open) = queue.clear();
+
+        drop(queue);
+        while let Some(part) = fresh.pop_front() {
+            if let Some(origin) = part.origin().filter(|_| part.is_first()) {
+                f(origin);
+            }
+            self.drop_message(part);
+        }
+        self.finish_all(ready);
+        for open in open.values() {
+            f(&open.origin);
+            self.end(&open.origin);
         }
         self.domain.remove_srq(self.num.get());
     }
 
     /// Puts the SRQ in error, for good: what was posted made no sense, or the device is gone.
-    /// Sleeps, but not while a message is copied.
+    /// Sleeps, but not while a part is copied.
     pub(super) fn fail(&self) {
         // Their senders think that they arrived.
-        self.stop(|message| message.refuse(QpError::Fatal));
-        self.set_flags(&mut self.queue.lock(), bindings::IB_XRC_SRQ_RING_ERROR);
+        self.stop(|origin| origin.refuse(QpError::Fatal));
+        self.queue
+            .lock()
+            .set_flags(&self.ring, bindings::IB_XRC_SRQ_RING_ERROR);
     }
 
-    fn set_flags(&self, queue: &mut Queue, flags: u32) {
-        if queue.flags != flags {
-            queue.flags = flags;
-            // The offset is right, so this cannot fail.
-            let _ = self.ring.store_release_u32(FLAGS, flags);
-        }
-    }
-
-    /// Whether there is a message to deliver. If not, userspace need not kick, unless the SRQ is
-    /// closed: its flags stay as they are.
-    fn has_messages(&self) -> bool {
-        let mut queue = self.queue.lock();
-
-        if queue.closed {
-            return false;
-        }
-        if queue.messages.is_empty() {
-            queue.backlogged = false;
-            self.set_flags(&mut queue, 0);
-            return false;
-        }
-        true
-    }
-
-    /// Reads the next work request that userspace has posted. `EINVAL`: what it wrote makes no
-    /// sense.
+    /// Reads the next work request; if there is none, has userspace kick once it posts one.
     fn next_recv_wr(&self, delivery: &Delivery) -> Result<Option<RecvWr>> {
-        let producer = self.ring.load_acquire_u32(PRODUCER)?;
-        let posted = producer.wrapping_sub(delivery.consumer);
-
-        if posted == 0 {
-            return Ok(None);
-        }
-        if posted > self.entries {
-            return Err(EINVAL);
-        }
-
-        // Each word is read once: userspace may write it meanwhile.
-        let index = delivery.consumer & (self.entries - 1);
-        let mut offset = ENTRIES + index as usize * self.stride;
-        let wqe: bindings::ib_xrc_recv_wqe = self.ring.read(offset)?;
-
-        if wqe.num_sge > self.max_sge || wqe.reserved != 0 {
-            return Err(EINVAL);
-        }
-
-        let mut wr = RecvWr {
-            wr_id: wqe.wr_id,
-            sges: [Default::default(); MAX_SRQ_SGE as usize],
-            num_sge: wqe.num_sge as usize,
-        };
-
-        offset += WQE_SIZE;
-        for sge in wr.sges.iter_mut().take(wr.num_sge) {
-            *sge = self.ring.read(offset)?;
-            offset += SGE_SIZE;
-        }
-        Ok(Some(wr))
-    }
-
-    /// Like [`Self::next_recv_wr`], and if there is none, has userspace kick once it posts one.
-    fn next_recv_wr_or_wait(&self, delivery: &Delivery) -> Result<Option<RecvWr>> {
-        if let Some(wr) = self.next_recv_wr(delivery)? {
+        if let Some(wr) = self.ring.read(delivery.consumer)? {
             return Ok(Some(wr));
         }
 
         let mut queue = self.queue.lock();
 
-        if queue.closed {
+        if queue.is_closed() {
             return Ok(None);
         }
-        self.set_flags(&mut queue, bindings::IB_XRC_SRQ_RING_NEED_KICK);
+        queue.set_flags(&self.ring, bindings::IB_XRC_SRQ_RING_NEED_KICK);
         drop(queue);
         // Pairs with the barrier between posting and looking at the flag: either userspace sees
         // the flag, or this sees what it has posted.
         smp_mb(Full);
-        self.next_recv_wr(delivery)
+        self.ring.read(delivery.consumer)
     }
 
-    /// Delivers one message. `Err`: the SRQ is to be put in error.
-    fn deliver_one(&self, delivery: &mut Delivery) -> Result<Next> {
-        if !self.has_messages() {
-            return Ok(Next::Stop);
+    /// Takes the work request that was read.
+    fn take_recv_wr(&self, delivery: &mut Delivery) -> Result {
+        delivery.consumer = delivery.consumer.wrapping_add(1);
+        self.ring.take(delivery.consumer)?;
+        self.check_limit(delivery)
+    }
+
+    /// Does one step. `Err`: the SRQ is to be put in error.
+    fn step(&self, delivery: &mut Delivery) -> Result<Next> {
+        let step = self.queue.lock().next();
+
+        match step {
+            Step::Idle => {
+                // A part that comes now queues the work.
+                self.queue.lock().settle(&self.ring);
+                return Ok(Next::Stop);
+            }
+            Step::Drop(part) => self.finish(part),
+            Step::Abort(open, rest) => {
+                self.finish_all(rest);
+                if let Some(assembly) = open.assembly {
+                    self.complete(&open.origin, &assembly, Outcome::Flushed, false)?;
+                }
+                self.end(&open.origin);
+            }
+            Step::Continue(part, assembly) => return self.proceed(part, assembly),
+            Step::Begin(cqe) => {
+                let Some(wr) = self.next_recv_wr(delivery)? else {
+                    return Ok(Next::Stop);
+                };
+
+                return match cqe {
+                    None => self.deliver_whole(delivery, wr),
+                    Some(cqe) => self.open(delivery, self.assembly(wr, cqe)),
+                };
+            }
         }
+        Ok(Next::Go)
+    }
 
-        let Some(wr) = self.next_recv_wr_or_wait(delivery)? else {
-            return Ok(Next::Stop);
-        };
-        let Some(message) = self.pop_message() else {
-            return Ok(Next::Stop);
-        };
-        let result = self.deliver(delivery, &wr, &message);
+    fn assembly(&self, wr: RecvWr, cqe: bindings::ib_xrc_cqe) -> Assembly {
+        Assembly {
+            cqe: bindings::ib_xrc_cqe {
+                wr_id: wr.wr_id,
+                srq_user_handle: self.user_handle,
+                ..cqe
+            },
+            wr,
+            filled: 0,
+        }
+    }
 
-        match result {
+    /// Gives a work request to a message in parts.
+    fn open(&self, delivery: &mut Delivery, assembly: Assembly) -> Result<Next> {
+        let Ok(room) = OpenRoom::new(assembly) else {
+            return Ok(Next::Retry);
+        };
+        let result = self.queue.lock().open(room);
+
+        // It may have been dropped meanwhile.
+        if result.is_ok() {
+            self.take_recv_wr(delivery)?;
+        }
+        Ok(Next::Go)
+    }
+
+    /// Delivers a message in one part.
+    fn deliver_whole(&self, delivery: &mut Delivery, wr: RecvWr) -> Result<Next> {
+        let Some(part) = self.queue.lock().pop_whole() else {
+            return Ok(Next::Go);
+        };
+        let Some(origin) = part.origin().cloned() else {
+            return Ok(Next::Go);
+        };
+        let mut assembly = self.assembly(wr, part.completion());
+        let outcome = match self.copy(&mut assembly, &part) {
             // The owner forks, say. It gets the message, from its start, when that is over.
-            Err(error) if error == EBUSY => {
-                self.put_back(message);
+            Err(_) => {
+                let result = self.queue.lock().put_back(part);
+
+                if let Err(part) = result {
+                    self.drop_message(part);
+                }
                 return Ok(Next::Retry);
             }
-            Err(_) => message.refuse(QpError::Fatal),
-            Ok(()) => {}
-        }
-        self.finish(message);
+            Ok(outcome) => outcome,
+        };
+        let result = self
+            .take_recv_wr(delivery)
+            .inspect_err(|_| origin.refuse(QpError::Fatal))
+            .and_then(|()| self.complete(&origin, &assembly, outcome, part.solicited()));
+
+        self.drop_message(part);
         result.map(|()| Next::Go)
     }
 
-    /// The message is the next one again.
-    fn put_back(&self, message: ListArc<Message>) {
-        let mut queue = self.queue.lock();
+    /// Delivers the next part of an open message.
+    fn proceed(&self, part: ListArc<Part>, mut assembly: KBox<Assembly>) -> Result<Next> {
+        let Some(origin) = part.origin().cloned() else {
+            return Ok(Next::Go);
+        };
+        let outcome = match self.copy(&mut assembly, &part) {
+            Err(_) => {
+                let mut queue = self.queue.lock();
 
-        if queue.closed {
-            drop(queue);
-            self.finish(message);
-        } else {
-            queue.messages.push_front(message);
+                if queue.suspend(&origin, assembly).is_ok() {
+                    queue.put_back_ready(part);
+                } else {
+                    drop(queue);
+                    self.finish(part);
+                }
+                return Ok(Next::Retry);
+            }
+            Ok(outcome) => outcome,
+        };
+
+        if matches!(outcome, Outcome::Delivered) && !part.is_last() {
+            let suspended = self.queue.lock().suspend(&origin, assembly);
+
+            // If nobody waits for it, it was dropped.
+            drop(suspended);
+            self.finish(part);
+            return Ok(Next::Go);
         }
+
+        let ended = self.queue.lock().finish(&origin);
+        let Some((open, rest)) = ended else {
+            self.finish(part);
+            return Ok(Next::Go);
+        };
+        // Who has dropped it has counted it.
+        let outcome = if open.aborted {
+            Outcome::Flushed
+        } else {
+            outcome
+        };
+        let result = self.complete(&origin, &assembly, outcome, part.solicited());
+
+        self.finish_all(rest);
+        self.finish(part);
+        self.end(&origin);
+        result.map(|()| Next::Go)
     }
 
-    /// Copies a message and completes the work request. `Err`: the SRQ is to be put in error.
-    fn deliver(&self, delivery: &mut Delivery, wr: &RecvWr, message: &Message) -> Result {
-        let refusal = self.scatter(wr, message.payload())?;
-        let status = match refusal {
-            None => bindings::IB_WC_SUCCESS,
-            Some(QpError::Request) => bindings::IB_WC_LOC_LEN_ERR,
-            Some(_) => bindings::IB_WC_LOC_PROT_ERR,
-        };
-        let mut cqe = message.completion();
+    /// Copies a part to where it belongs. `EBUSY`: the owner keeps its memory locked.
+    fn copy(&self, assembly: &mut Assembly, part: &Part) -> Result<Outcome> {
+        let payload = part.payload();
 
-        cqe.wr_id = wr.wr_id;
-        cqe.srq_user_handle = self.user_handle;
-        cqe.status = status;
-        if refusal.is_some() {
-            cqe.byte_len = 0;
+        if let Some(error) = assembly
+            .wr
+            .scatter(&self.memory, assembly.filled, payload)?
+        {
+            return Ok(Outcome::Refused(error));
         }
+        assembly.filled += payload.len() as u64;
+        Ok(Outcome::Delivered)
+    }
 
-        delivery.consumer = delivery.consumer.wrapping_add(1);
-        self.ring.store_release_u32(CONSUMER, delivery.consumer)?;
-        self.check_limit(delivery)?;
+    /// Completes a work request that was taken. `Err`: the SRQ is to be put in error.
+    fn complete(
+        &self,
+        origin: &Origin,
+        assembly: &Assembly,
+        outcome: Outcome,
+        solicited: bool,
+    ) -> Result {
+        let mut cqe = assembly.cqe;
+        let mut solicited = solicited;
 
         // Before userspace can see the completion. As with XRC, a receiver's error is the TGT QP's.
-        match refusal {
-            Some(error) => message.refuse(error),
-            None => {
+        match outcome {
+            Outcome::Delivered => {
+                cqe.status = bindings::IB_WC_SUCCESS;
+                // Nothing is copied for an RDMA WRITE.
+                if cqe.opcode == bindings::IB_XRC_WC_RECV {
+                    cqe.byte_len = assembly.filled.try_into()?;
+                }
+                if solicited {
+                    cqe.wc_flags |= bindings::IB_XRC_WC_SOLICITED;
+                }
                 self.delivered.add(1u64, Relaxed);
-                message.delivered();
+                origin
+                    .receiver
+                    .delivered(origin.connection, assembly.filled);
+            }
+            Outcome::Refused(error) => {
+                cqe.status = match error {
+                    QpError::Request => bindings::IB_WC_LOC_LEN_ERR,
+                    _ => bindings::IB_WC_LOC_PROT_ERR,
+                };
+                cqe.byte_len = 0;
+                solicited = true;
+                origin.refuse(error);
+            }
+            Outcome::Flushed => {
+                cqe.status = bindings::IB_WC_WR_FLUSH_ERR;
+                cqe.byte_len = 0;
+                solicited = true;
             }
         }
         self.cq
-            .complete(&cqe, refusal.is_some() || message.solicited())
+            .complete(&cqe, solicited)
+            .inspect_err(|_| origin.refuse(QpError::Fatal))
     }
 
     /// Tells once that the limit is reached.
     fn check_limit(&self, delivery: &mut Delivery) -> Result {
-        if delivery.limit == 0 {
-            return Ok(());
-        }
-
-        let posted = self
-            .ring
-            .load_acquire_u32(PRODUCER)?
-            .wrapping_sub(delivery.consumer);
-
-        if posted < delivery.limit {
-            self.raise(
-                &self.queue.lock(),
+        if delivery.limit != 0 && self.ring.posted(delivery.consumer)? < delivery.limit {
+            self.queue.lock().raise(
+                self.num.get(),
                 bindings::IB_XRC_EVENT_SRQ_LIMIT,
                 delivery.limit,
             );
             delivery.limit = 0;
         }
         Ok(())
-    }
-
-    /// Copies a message into the buffers of a work request. Returns why that is not possible.
-    /// `EBUSY`: the owner keeps its memory locked.
-    fn scatter(&self, wr: &RecvWr, mut payload: &[u8]) -> Result<Option<QpError>> {
-        let sges = wr.sges.iter().take(wr.num_sge);
-        let room: u64 = sges.clone().map(|sge| u64::from(sge.length)).sum();
-
-        if room < payload.len() as u64 {
-            return Ok(Some(QpError::Request));
-        }
-        for sge in sges {
-            let len = payload.len().min(sge.length as usize);
-            let (now, later) = payload.split_at(len);
-
-            match self.memory.write(sge.addr, now) {
-                Ok(()) => {}
-                Err(error) if error == EBUSY => return Err(error),
-                Err(_) => return Ok(Some(QpError::Access)),
-            }
-            payload = later;
-        }
-        Ok(None)
     }
 }
 
@@ -516,7 +555,7 @@ impl Srq for SoftSrq {
     }
 
     fn ring(&self) -> &SharedMemory {
-        &self.ring
+        self.ring.memory()
     }
 
     fn is_of_current(&self) -> bool {
@@ -524,12 +563,7 @@ impl Srq for SoftSrq {
     }
 
     fn ring_info(&self, mmap_offset: u64) -> bindings::ib_xrc_ring_info {
-        bindings::ib_xrc_ring_info {
-            mmap_offset,
-            mmap_length: self.ring.len() as u64,
-            entries: self.entries,
-            stride: self.stride as u32,
-        }
+        self.ring.info(mmap_offset)
     }
 
     fn kick(self: Arc<Self>) {
@@ -544,7 +578,7 @@ impl Srq for SoftSrq {
     }
 
     fn set_limit(&self, limit: u32) -> Result {
-        if limit > self.entries {
+        if limit > self.ring.entries() {
             return Err(EINVAL);
         }
 
@@ -557,7 +591,7 @@ impl Srq for SoftSrq {
     fn info(&self) -> bindings::ib_xrc_srq_info {
         bindings::ib_xrc_srq_info {
             srq_num: self.num.get(),
-            flags: self.queue.lock().flags,
+            flags: self.queue.lock().flags(),
             pid: 0,
             waiting_msgs: self.waiting.load(Relaxed),
             recv_msgs: self.delivered.load(Relaxed),
@@ -581,9 +615,9 @@ impl WorkItem for SoftSrq {
     /// Delivers what can be delivered.
     fn run(this: Arc<Self>) {
         loop {
-            // Let go between messages, so that `close` waits for one at most.
+            // Let go between parts, so that `close` waits for one at most.
             let mut delivery = this.delivery.lock();
-            let next = this.deliver_one(&mut delivery);
+            let next = this.step(&mut delivery);
 
             drop(delivery);
             match next {

@@ -49,7 +49,7 @@ pub(crate) trait Target: Send + Sync {
     fn dest_qp_num(&self) -> u32;
 
     /// A message of `bytes` bytes was handed to an SRQ. Called in any context.
-    fn delivered(&self, bytes: usize);
+    fn delivered(&self, bytes: u64);
 
     /// A message could not be accepted. Called in any context.
     fn refused(&self);
@@ -98,8 +98,9 @@ pub(crate) struct Tally {
 /// The messages that a TGT QP has received, up to the end of a connection: there may be another one
 /// by now. Called in process context.
 pub(crate) trait Arrivals: Send + Sync {
-    /// Whether the device has given back all receive buffers: then no message comes any more.
-    fn is_drained(&self, connection: u32) -> bool;
+    /// Whether the device has handed over everything: then no message comes any more, and one that
+    /// is not complete is over.
+    fn have_ended(&self, connection: u32) -> bool;
 
     /// What became of them.
     fn tally(&self, connection: u32) -> Tally;

@@ -378,7 +378,7 @@ impl<B: Backend> TgtQp<B> {
     ) -> Result<u64> {
         let none_waits = || (arrivals.tally(connection).waiting == 0).then_some(());
 
-        last.poll(gate, || arrivals.is_drained(connection).then_some(()))?;
+        last.poll(gate, || arrivals.have_ended(connection).then_some(()))?;
 
         let flushed_msgs = match deadline.poll(gate, none_waits) {
             Ok(()) => 0,
@@ -482,9 +482,9 @@ impl<B: Backend> Target for TgtQp<B> {
         self.dest_qp_num.load(Relaxed)
     }
 
-    fn delivered(&self, bytes: usize) {
+    fn delivered(&self, bytes: u64) {
         self.recv_msgs.add(1u64, Relaxed);
-        self.recv_bytes.add(bytes as u64, Relaxed);
+        self.recv_bytes.add(bytes, Relaxed);
     }
 
     fn refused(&self) {

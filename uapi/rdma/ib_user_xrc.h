@@ -897,27 +897,41 @@ struct ib_xrc_event {
 
 /*
  * The soft backend's wire format. An INI QP is any RC QP connected to a TGT QP. A
- * SEND travels as SEND_WITH_IMM, whose immediate (host order before htonl) is
- * (SRQ number << 8) | flags.
+ * SEND travels as one SEND_WITH_IMM or several, its parts, whose immediate (host
+ * order before htonl) is (SRQ number << 8) | flags. Each part but the last has a
+ * payload of IB_XRC_WIRE_PART_SIZE bytes, its header included, and the last one at
+ * least one byte; nothing else is sent to an SRQ between them.
  */
 #define IB_XRC_WIRE_SRQ_NUM_SHIFT 8
 #define IB_XRC_WIRE_SRQ_NUM_MAX 0xffffff
+#define IB_XRC_WIRE_PART_SIZE 4096
 
 enum ib_xrc_wire_flags {
 	/*
-	 * The payload starts with struct ib_xrc_wire_hdr, which carries the
-	 * immediate of a SEND_WITH_IMM.
+	 * The payload starts with struct ib_xrc_wire_hdr, which carries an
+	 * immediate. In the first part only.
 	 */
 	IB_XRC_WIRE_HDR = 1U << 0,
-	/* The sender set IBV_SEND_SOLICITED. */
+	/* The sender set IBV_SEND_SOLICITED. In the last part only. */
 	IB_XRC_WIRE_SOLICITED = 1U << 1,
+	/* Another part of the message follows. */
+	IB_XRC_WIRE_MORE = 1U << 2,
+	/* The message continues from the part before, which was to the same SRQ. */
+	IB_XRC_WIRE_CONT = 1U << 3,
+	/*
+	 * No message: an RDMA_WRITE_WITH_IMM, of which the RDMA WRITE came just
+	 * before. Takes a work request of the SRQ, whose buffers stay as they are.
+	 * With IB_XRC_WIRE_HDR and maybe IB_XRC_WIRE_SOLICITED, and nothing after
+	 * the header.
+	 */
+	IB_XRC_WIRE_WRITE = 1U << 4,
 };
 
 struct ib_xrc_wire_hdr {
 	/* Immediate data of the message, big endian. */
 	__be32 imm_data;
-	/* Must be zero. */
-	__u32 reserved;
+	/* With IB_XRC_WIRE_WRITE: bytes written, big endian. Else zero. */
+	__be32 write_len;
 };
 
 #endif /* IB_USER_XRC_H */

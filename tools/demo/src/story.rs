@@ -10,7 +10,7 @@ use std::{
 
 use anyhow::{bail, Context as _, Result};
 use clap::Args;
-use ibxrc::Context;
+use ibxrc::wire::{HEADER_LEN, PART_SIZE};
 use ibxrc_ini::Address;
 
 use crate::{
@@ -91,8 +91,8 @@ struct Receiver {
 /// Plays it. An error is what went wrong.
 pub fn play(options: &Options) -> Result<()> {
     let device = &options.device;
-    let (_, limits) = Context::open(device)?.query()?;
-    let max_len = limits.max_msg_size;
+    // In one part, with an immediate.
+    let max_len = (PART_SIZE - HEADER_LEN) as u32;
     let patience = Duration::from_secs(options.patience);
     let dir = tempfile::Builder::new()
         .prefix("ibxrc-demo-")

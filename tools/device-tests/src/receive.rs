@@ -12,7 +12,10 @@ use std::{
 };
 
 use anyhow::{anyhow, ensure, Context as _, Result};
-use ibxrc::{Errno, Receiver, ReceiverAttr, Wc};
+use ibxrc::{
+    wire::{HEADER_LEN, PART_SIZE},
+    Errno, Receiver, ReceiverAttr, Wc,
+};
 
 use crate::{
     setup::{anonymous, connected, send, Posted, PATIENCE},
@@ -33,7 +36,8 @@ pub const TESTS: &[Test] = &[
 fn in_order() -> Result<()> {
     let (context, xrcd) = anonymous()?;
     let (tgt, mut ini) = connected(&xrcd)?;
-    let max = context.query()?.1.max_msg_size as usize;
+    // In one part, with an immediate.
+    let max = PART_SIZE - HEADER_LEN;
     let attr = ReceiverAttr {
         // Fewer than there are messages.
         buffers: 4,

@@ -9,13 +9,16 @@
 use crate::{
     error::{Error, Result},
     uapi::{
-        ib_xrc_wire_hdr, IB_XRC_WIRE_HDR, IB_XRC_WIRE_SOLICITED, IB_XRC_WIRE_SRQ_NUM_MAX,
-        IB_XRC_WIRE_SRQ_NUM_SHIFT,
+        ib_xrc_wire_hdr, IB_XRC_WIRE_HDR, IB_XRC_WIRE_PART_SIZE, IB_XRC_WIRE_SOLICITED,
+        IB_XRC_WIRE_SRQ_NUM_MAX, IB_XRC_WIRE_SRQ_NUM_SHIFT,
     },
 };
 
 /// Bytes of the header in front of a message that has an immediate.
 pub const HEADER_LEN: usize = size_of::<ib_xrc_wire_hdr>();
+
+/// Bytes of a part of a message, its header included.
+pub const PART_SIZE: usize = IB_XRC_WIRE_PART_SIZE as usize;
 
 /// What a message is to carry in addition to its contents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

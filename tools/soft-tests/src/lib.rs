@@ -4,6 +4,9 @@
 //! their tests, and what the module and the library must agree on.
 
 // The module's lints are the kernel's.
+#[allow(dead_code)]
+#[path = "../../../rust/soft/sequence.rs"]
+mod sequence;
 #[allow(dead_code, clippy::precedence)]
 #[path = "../../../rust/soft/wire.rs"]
 mod wire;
@@ -28,8 +31,11 @@ mod tests {
             payload.extend(&contents);
             let envelope = Envelope {
                 srq_num,
+                first: true,
+                last: true,
                 solicited,
                 imm_data: imm,
+                write_len: None,
                 offset: imm.map_or(0, |_| HEADER_LEN),
             };
             prop_assert_eq!(decode(encoded.imm, &payload), Ok(envelope));

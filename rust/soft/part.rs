@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Messages on their way from a TGT QP to an SRQ.
+//! Parts of messages on their way from a TGT QP to an SRQ. A short message has one part.
 //!
-//! A message needs a place in a list and, in its QP's receive queue, another buffer in exchange for
-//! the one that it is in. Both are allocated beforehand: an SRQ has a number of empty messages with
+//! A part needs a place in a list and, in its QP's receive queue, another buffer in exchange for
+//! the one that it is in. Both are allocated beforehand: an SRQ has a number of empty places with
 //! a spare buffer each, charged to who made the SRQ, and a TGT QP one without for each of its
-//! buffers. So nothing is allocated, and nothing can fail, when a message comes.
+//! buffers. So nothing is allocated, and nothing can fail, when a part comes.
 
 use core::ptr;
 
@@ -29,26 +29,24 @@ use crate::{
 };
 
 use super::{
-    tgt_qp::Receiver,
+    receiver::Receiver,
     wire::Envelope, //
 };
 
-/// A message, or the place for one.
+/// A part of a message, or the place for one.
 #[pin_data]
-pub(super) struct Message {
-    /// What was received; if there is no message, a spare buffer or none.
+pub(super) struct Part {
+    /// What was received; if there is nothing, a spare buffer or none.
     buffer: Option<RecvBuffer>,
     content: Option<Content>,
     #[pin]
     links: ListLinks,
 }
 
-/// What is known about a message.
+/// What is known about a part.
 pub(super) struct Content {
-    /// Where it came from.
-    pub(super) receiver: Arc<Receiver>,
-    /// Which of the QP's connections it came on.
-    pub(super) connection: u32,
+    /// Where it came from, and with what message.
+    pub(super) origin: Origin,
     /// The INI QP that it came from.
     pub(super) src_qp: u32,
     /// What the wire said of it.
@@ -57,14 +55,42 @@ pub(super) struct Content {
     pub(super) holds_back: bool,
 }
 
-impl_list_arc_safe! {
-    impl ListArcSafe<0> for Message { untracked; }
-}
-impl_list_item! {
-    impl ListItem<0> for Message { using ListLinks { self.links }; }
+/// Which message it is.
+#[derive(Clone)]
+pub(super) struct Origin {
+    /// Where it came from.
+    pub(super) receiver: Arc<Receiver>,
+    /// Which of the QP's connections it came on.
+    pub(super) connection: u32,
+    /// Tells the messages of the QP apart.
+    pub(super) message: u64,
 }
 
-impl Message {
+impl Origin {
+    /// Whether it came from there.
+    pub(super) fn is_from(&self, receiver: &Receiver) -> bool {
+        ptr::eq(&*self.receiver, receiver)
+    }
+
+    /// Whether it is the same message.
+    pub(super) fn is(&self, other: &Self) -> bool {
+        self.is_from(&other.receiver) && self.message == other.message
+    }
+
+    /// The message could not be taken: the TGT QP goes to the error state.
+    pub(super) fn refuse(&self, error: QpError) {
+        self.receiver.refuse(self.connection, error);
+    }
+}
+
+impl_list_arc_safe! {
+    impl ListArcSafe<0> for Part { untracked; }
+}
+impl_list_item! {
+    impl ListItem<0> for Part { using ListLinks { self.links }; }
+}
+
+impl Part {
     /// Makes an empty one, `with_spare` buffer or without. Sleeps.
     pub(super) fn new(with_spare: bool) -> Result<ListArc<Self>> {
         let buffer = if with_spare {
@@ -98,7 +124,7 @@ impl Message {
         Some((this.into(), old_buffer, old_content))
     }
 
-    /// Puts a message in, in exchange for the spare buffer, if there is one.
+    /// Puts a part in, in exchange for the spare buffer, if there is one.
     pub(super) fn fill(
         this: ListArc<Self>,
         buffer: RecvBuffer,
@@ -109,7 +135,7 @@ impl Message {
         Some((this, spare))
     }
 
-    /// Takes the message out. The buffer stays as the spare one, unless the QP is to have it back.
+    /// Takes the part out. The buffer stays as the spare one, unless the QP is to have it back.
     pub(super) fn finish(
         this: ListArc<Self>,
     ) -> Option<(ListArc<Self>, Content, Option<RecvBuffer>)> {
@@ -125,7 +151,26 @@ impl Message {
         }
     }
 
-    /// What the sender sent.
+    /// Which message it is of; `None`: it is an empty place.
+    pub(super) fn origin(&self) -> Option<&Origin> {
+        self.content.as_ref().map(|content| &content.origin)
+    }
+
+    /// Whether a message begins here.
+    pub(super) fn is_first(&self) -> bool {
+        self.content
+            .as_ref()
+            .is_some_and(|content| content.envelope.first)
+    }
+
+    /// Whether a message ends here.
+    pub(super) fn is_last(&self) -> bool {
+        self.content
+            .as_ref()
+            .is_some_and(|content| content.envelope.last)
+    }
+
+    /// What is in it of the message.
     pub(super) fn payload(&self) -> &[u8] {
         match (&self.buffer, &self.content) {
             (Some(buffer), Some(content)) => {
@@ -135,59 +180,35 @@ impl Message {
         }
     }
 
-    /// Whether the sender asked for a solicited event.
+    /// Whether the sender asked for a solicited event, which the last part says.
     pub(super) fn solicited(&self) -> bool {
         self.content
             .as_ref()
             .is_some_and(|content| content.envelope.solicited)
     }
 
-    /// The completion of the message, without what the SRQ knows.
+    /// What the first part says of the completion of its message.
     pub(super) fn completion(&self) -> bindings::ib_xrc_cqe {
         let Some(content) = &self.content else {
             return Default::default();
         };
-        let mut wc_flags = 0;
-
-        if content.envelope.imm_data.is_some() {
-            wc_flags |= bindings::IB_XRC_WC_WITH_IMM;
-        }
-        if content.envelope.solicited {
-            wc_flags |= bindings::IB_XRC_WC_SOLICITED;
-        }
+        let envelope = &content.envelope;
 
         bindings::ib_xrc_cqe {
-            opcode: bindings::IB_XRC_WC_RECV,
-            byte_len: self.payload().len() as u32,
-            wc_flags,
-            imm_data: content.envelope.imm_data.unwrap_or(0).to_be(),
-            srq_num: content.envelope.srq_num,
-            qp_num: content.receiver.qp_num(),
+            opcode: match envelope.write_len {
+                None => bindings::IB_XRC_WC_RECV,
+                Some(_) => bindings::IB_XRC_WC_RECV_RDMA_WITH_IMM,
+            },
+            byte_len: envelope.write_len.unwrap_or(0),
+            wc_flags: match envelope.imm_data {
+                None => 0,
+                Some(_) => bindings::IB_XRC_WC_WITH_IMM,
+            },
+            imm_data: envelope.imm_data.unwrap_or(0).to_be(),
+            srq_num: envelope.srq_num,
+            qp_num: content.origin.receiver.qp_num(),
             src_qp: content.src_qp,
             ..Default::default()
         }
-    }
-
-    /// The message arrived at its receiver.
-    pub(super) fn delivered(&self) {
-        if let Some(content) = &self.content {
-            content
-                .receiver
-                .delivered(content.connection, self.payload().len());
-        }
-    }
-
-    /// The message could not be taken: the TGT QP goes to the error state.
-    pub(super) fn refuse(&self, error: QpError) {
-        if let Some(content) = &self.content {
-            content.receiver.refuse(content.connection, error);
-        }
-    }
-
-    /// Whether it came from there, before the end of a connection.
-    pub(super) fn is_from(&self, receiver: &Receiver, connection: u32) -> bool {
-        self.content.as_ref().is_some_and(|content| {
-            ptr::eq(&*content.receiver, receiver) && content.connection <= connection
-        })
     }
 }
