@@ -164,6 +164,11 @@ int ib_xrc_helper_ib_post_recv(struct ib_qp *qp, const struct ib_recv_wr *wr,
 	return ib_post_recv(qp, wr, bad_wr);
 }
 
+int ib_xrc_helper_ib_check_mr_access(struct ib_device *device, unsigned int flags)
+{
+	return ib_check_mr_access(device, flags);
+}
+
 u64 ib_xrc_helper_ib_dma_map_single(struct ib_device *device, void *addr, size_t size,
 				    enum dma_data_direction direction)
 {

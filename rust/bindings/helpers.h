@@ -38,6 +38,8 @@ int ib_xrc_helper_ib_modify_qp(struct ib_qp *qp, struct ib_qp_attr *attr, int ma
 int ib_xrc_helper_ib_post_recv(struct ib_qp *qp, const struct ib_recv_wr *wr,
 			       const struct ib_recv_wr **bad_wr);
 
+int ib_xrc_helper_ib_check_mr_access(struct ib_device *device, unsigned int flags);
+
 u64 ib_xrc_helper_ib_dma_map_single(struct ib_device *device, void *addr, size_t size,
 				    enum dma_data_direction direction);
 int ib_xrc_helper_ib_dma_mapping_error(struct ib_device *device, u64 dma_addr);

@@ -34,6 +34,8 @@ int main(void)
 	AT(ib_event, element);
 	AT(ib_event, event);
 	SIZE(ib_event_handler);
+	SIZE(ib_mr);
+	AT(ib_mr, rkey);
 	SIZE(ib_pd);
 	AT(ib_pd, local_dma_lkey);
 	SIZE(ib_qp);

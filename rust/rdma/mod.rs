@@ -10,8 +10,8 @@
 //! | function | context |
 //! |---|---|
 //! | what only reads a [`Device`](device::Device), [`Device::enter`](device::Device::enter) | any |
-//! | making a [`Pd`](pd::Pd) or [`Qp`](qp::Qp), modify, query | process, inside the device's gate |
-//! | dropping a `Pd` or `Qp` | process; not from a [`QpHandler`](qp::QpHandler) |
+//! | making a [`Pd`](pd::Pd), [`Mr`](mr::Mr) or [`Qp`](qp::Qp), modify, query | process, inside the device's gate |
+//! | dropping a `Pd`, `Mr` or `Qp` | process; not from a [`QpHandler`](qp::QpHandler) |
 //! | [`RecvQueue::post`](recv_queue::RecvQueue::post) | process, with no spinlock held that `QpHandler::error` takes |
 //! | `QpHandler::received`, `flushed` | run in a workqueue, one at a time per QP; may sleep and post |
 //! | `QpHandler::error` | runs in any context, at any time until the `Qp` has been dropped |
@@ -29,6 +29,7 @@ pub(crate) mod client;
 pub(crate) mod device;
 mod device_events;
 pub(crate) mod gate;
+pub(crate) mod mr;
 pub(crate) mod pd;
 pub(crate) mod qp;
 pub(crate) mod qp_attr;

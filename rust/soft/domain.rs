@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What the soft backend keeps for a domain: a PD, and its SRQs by number.
+//! What the soft backend keeps for a domain: a PD, its SRQs by number, and its MRs.
 
 use kernel::{
     new_mutex, new_spinlock,
@@ -10,6 +10,10 @@ use kernel::{
         RBTreeNodeReservation, //
     },
     sync::{
+        atomic::{
+            ordering::Relaxed,
+            Atomic, //
+        },
         Arc,
         Mutex,
         SpinLock, //
@@ -28,7 +32,10 @@ use crate::{
     },
 };
 
-use super::srq::SoftSrq;
+use super::{
+    mr::SoftMr,
+    srq::SoftSrq, //
+};
 
 /// A domain on the soft backend.
 #[pin_data]
@@ -39,10 +46,14 @@ pub(crate) struct SoftDomain {
     pd: Mutex<Option<Arc<Pd>>>,
     #[pin]
     srqs: SpinLock<RBTree<u32, Arc<SoftSrq>>>,
+    /// For the removal only.
+    #[pin]
+    mrs: Mutex<RBTree<u64, Arc<SoftMr>>>,
+    next_mr_id: Atomic<u64>,
 }
 
 impl SoftDomain {
-    /// Makes a PD and no SRQs. Sleeps.
+    /// Makes a PD, no SRQs and no MRs. Sleeps.
     pub(super) fn new(services: &Arc<Services>, gate: &GateGuard<'_>) -> Result<Arc<Self>> {
         let pd = Pd::new(gate, services.device())?;
         let services = services.clone();
@@ -52,6 +63,8 @@ impl SoftDomain {
                 services,
                 pd <- new_mutex!(Some(pd), "SoftDomain::pd"),
                 srqs <- new_spinlock!(RBTree::new(), "SoftDomain::srqs"),
+                mrs <- new_mutex!(RBTree::new(), "SoftDomain::mrs"),
+                next_mr_id: Atomic::new(0),
             }),
             GFP_KERNEL_ACCOUNT,
         )
@@ -101,8 +114,32 @@ impl SoftDomain {
         drop(node);
     }
 
+    /// What tells an MR from the others; not reused.
+    pub(super) fn next_mr_id(&self) -> u64 {
+        self.next_mr_id.fetch_add(1u64, Relaxed)
+    }
+
+    /// Has an MR deregistered when the device goes. `ENOMEM`. Sleeps.
+    pub(super) fn add_mr(&self, id: u64, mr: &Arc<SoftMr>) -> Result {
+        self.mrs
+            .lock()
+            .try_create_and_insert(id, mr.clone(), GFP_KERNEL_ACCOUNT)?;
+        Ok(())
+    }
+
+    /// Forgets an MR. Sleeps.
+    pub(super) fn remove_mr(&self, id: u64) {
+        let node = self.mrs.lock().remove_node(&id);
+
+        drop(node);
+    }
+
     /// The device goes. Sleeps.
     pub(super) fn remove(&self) {
+        while let Some(mr) = self.pop_mr() {
+            mr.deregister();
+        }
+
         let pd = self.pd.lock().take();
 
         drop(pd);
@@ -116,6 +153,13 @@ impl SoftDomain {
         let (_, node) = srqs.cursor_front_mut()?.remove_current();
 
         // The node's memory is freed under the spinlock, which is fine; the SRQ is not.
+        Some(node.to_key_value().1)
+    }
+
+    fn pop_mr(&self) -> Option<Arc<SoftMr>> {
+        let mut mrs = self.mrs.lock();
+        let (_, node) = mrs.cursor_front_mut()?.remove_current();
+
         Some(node.to_key_value().1)
     }
 }

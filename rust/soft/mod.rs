@@ -4,7 +4,8 @@
 //!
 //! A [`tgt_qp`] is an RC QP of the kernel in its [`domain`]'s PD. What it receives is taken apart
 //! by [`wire`], waits as a [`part`] of a message in the [`queue`] of the [`srq`] that it is addressed
-//! to, is copied into the buffer posted there, and is completed into the ring of a [`cq`].
+//! to, is copied into the buffer posted there, and is completed into the ring of a [`cq`]. RDMA READ,
+//! WRITE and atomics are the device's own business: they reach each [`mr`] in that PD.
 //!
 //! Two rules keep receivers from holding up anything but their own messages. A part has its
 //! buffer to itself and nothing of the device, so it may wait as long as it takes. And user
@@ -20,6 +21,10 @@ use crate::{
     rdma::{
         device::Device,
         gate::GateGuard,
+        mr::{
+            Access,
+            Region, //
+        },
         recv_buffer::RECV_BUFFER_SIZE, //
     },
     xrc::{
@@ -36,6 +41,7 @@ use crate::{
 
 mod cq;
 mod domain;
+mod mr;
 mod part;
 mod queue;
 mod receiver;
@@ -70,6 +76,7 @@ impl Backend for Soft {
     type TgtQp = tgt_qp::SoftTgtQp;
     type Cq = cq::SoftCq;
     type Srq = srq::SoftSrq;
+    type Mr = mr::SoftMr;
 
     const DEVICE_FLAGS: u32 = bindings::IB_XRC_DEVICE_SOFT;
 
@@ -113,5 +120,14 @@ impl Backend for Soft {
         attr: SrqAttr,
     ) -> Result<Arc<Self::Srq>> {
         srq::SoftSrq::new(domain, cq, attr)
+    }
+
+    fn reg_mr(
+        domain: &Arc<Self::Domain>,
+        gate: &GateGuard<'_>,
+        region: Region,
+        access: Access,
+    ) -> Result<Arc<Self::Mr>> {
+        mr::SoftMr::new(domain, gate, region, access)
     }
 }

@@ -14,6 +14,10 @@ use crate::{
     rdma::{
         device::Device,
         gate::GateGuard,
+        mr::{
+            Access,
+            Region, //
+        },
         qp::QpError,
         qp_attr::{
             QpAttr,
@@ -151,6 +155,16 @@ pub(crate) trait Srq: Send + Sync {
     fn close(&self);
 }
 
+/// An MR of a backend.
+pub(crate) trait Mr: Send + Sync {
+    /// The key by which senders name it.
+    fn rkey(&self) -> u32;
+
+    /// Lets nobody access the memory any more, unless that is so. Sleeps, never waits for
+    /// userspace.
+    fn close(&self);
+}
+
 /// A CQ of a backend.
 pub(crate) trait Cq: RemovalListener {
     /// The completion ring.
@@ -160,7 +174,7 @@ pub(crate) trait Cq: RemovalListener {
     fn ring_info(&self, mmap_offset: u64) -> bindings::ib_xrc_ring_info;
 }
 
-/// What carries the TGT QPs, SRQs and CQs of a device's domains.
+/// What carries the TGT QPs, SRQs, CQs and MRs of a device's domains.
 pub(crate) trait Backend: Send + Sync + Sized + 'static {
     /// What is kept for a domain.
     type Domain: Send + Sync;
@@ -170,6 +184,8 @@ pub(crate) trait Backend: Send + Sync + Sized + 'static {
     type Cq: Cq + 'static;
     /// An SRQ.
     type Srq: Srq + 'static;
+    /// An MR.
+    type Mr: Mr + 'static;
 
     /// `enum ib_xrc_device_flags` of a device with this backend.
     const DEVICE_FLAGS: u32;
@@ -180,8 +196,8 @@ pub(crate) trait Backend: Send + Sync + Sized + 'static {
     /// Makes what a domain needs. Sleeps.
     fn open_domain(services: &Arc<Services>, gate: &GateGuard<'_>) -> Result<Arc<Self::Domain>>;
 
-    /// The device goes: lets go of everything that the domain has on it, and takes its SRQs out
-    /// of use. The TGT QPs were dropped before. Sleeps.
+    /// The device goes: lets go of everything that the domain has on it, closes its MRs, and takes
+    /// its SRQs out of use. The TGT QPs were dropped before. Sleeps.
     fn remove_domain(domain: &Self::Domain);
 
     /// Makes a TGT QP in the RESET state, whose messages reach SRQs with the same `key` only.
@@ -202,4 +218,12 @@ pub(crate) trait Backend: Send + Sync + Sized + 'static {
         cq: &Arc<Self::Cq>,
         attr: SrqAttr,
     ) -> Result<Arc<Self::Srq>>;
+
+    /// Registers memory of the calling process. Sleeps, until all of it is there.
+    fn reg_mr(
+        domain: &Arc<Self::Domain>,
+        gate: &GateGuard<'_>,
+        region: Region,
+        access: Access,
+    ) -> Result<Arc<Self::Mr>>;
 }

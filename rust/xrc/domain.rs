@@ -228,6 +228,18 @@ impl<B: Backend> Domain<B> {
         )
     }
 
+    /// Takes the bytes of an MR. `EDQUOT`: it would be too many.
+    pub(crate) fn charge_mr(&self, bytes: u64) -> Result<Charge> {
+        Quota::charge(
+            &self.quota,
+            Amount {
+                tgt_qps: 0,
+                srqs: 0,
+                bytes,
+            },
+        )
+    }
+
     /// An SRQ was made in the domain by the calling process. `ENOMEM`. Sleeps.
     pub(crate) fn add_srq(&self, srq: &Arc<B::Srq>) -> Result {
         let entry = SrqEntry {

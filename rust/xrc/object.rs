@@ -9,7 +9,13 @@ use kernel::{
 
 use crate::{
     linux::shared_memory::SharedMemory,
-    rdma::gate::GateGuard,
+    rdma::{
+        gate::GateGuard,
+        mr::{
+            Access,
+            Region, //
+        }, //
+    },
     uverbs::FromObject, //
 };
 
@@ -17,6 +23,7 @@ use super::{
     backend::{
         Backend,
         Cq as _,
+        Mr as _,
         Srq as _,
         SrqAttr, //
     },
@@ -219,6 +226,45 @@ impl<B: Backend> Drop for SrqHandle<B> {
     }
 }
 
+/// An MR, made with an [`Xrcd`]; it is deregistered when this is dropped.
+pub(crate) struct MrHandle<B: Backend> {
+    mr: Arc<B::Mr>,
+    _charge: Charge,
+    _xrcd: InUse<Xrcd<B>>,
+}
+
+impl<B: Backend> MrHandle<B> {
+    /// Registers memory of the calling process. `EACCES`: the handle may only look. `EDQUOT`: the
+    /// domain has too much. Sleeps.
+    pub(crate) fn new(
+        gate: &GateGuard<'_>,
+        xrcd: &Arc<Xrcd<B>>,
+        region: Region,
+        access: Access,
+    ) -> Result<Arc<Self>> {
+        let domain = xrcd.domain_to_use()?;
+        let charge = domain.charge_mr(region.pinned())?;
+        let handle = Self {
+            mr: B::reg_mr(domain.backend(), gate, region, access)?,
+            _charge: charge,
+            _xrcd: InUse::new(xrcd),
+        };
+
+        Ok(Arc::new(handle, GFP_KERNEL_ACCOUNT)?)
+    }
+
+    /// The MR.
+    pub(crate) fn mr(&self) -> &Arc<B::Mr> {
+        &self.mr
+    }
+}
+
+impl<B: Backend> Drop for MrHandle<B> {
+    fn drop(&mut self) {
+        self.mr.close();
+    }
+}
+
 /// What a handle stands for.
 pub(crate) enum Object<B: Backend> {
     /// `IB_XRC_OBJECT_XRCD`
@@ -229,6 +275,8 @@ pub(crate) enum Object<B: Backend> {
     Cq(Arc<CqHandle<B>>),
     /// `IB_XRC_OBJECT_SRQ`
     Srq(Arc<SrqHandle<B>>),
+    /// `IB_XRC_OBJECT_MR`
+    Mr(Arc<MrHandle<B>>),
 }
 
 impl<B: Backend> Object<B> {
@@ -241,7 +289,7 @@ impl<B: Backend> Object<B> {
             // every process that a file was passed to may do that to the one which passed it.
             Object::Srq(srq) if !srq.srq.is_of_current() => Err(EACCES),
             Object::Srq(srq) => Ok(srq.srq.ring()),
-            Object::Xrcd(_) | Object::TgtQp(_) => Err(EINVAL),
+            Object::Xrcd(_) | Object::TgtQp(_) | Object::Mr(_) => Err(EINVAL),
         }
     }
 }
@@ -254,6 +302,7 @@ impl<B: Backend> Clone for Object<B> {
             Object::TgtQp(tgt_qp) => Object::TgtQp(tgt_qp.clone()),
             Object::Cq(cq) => Object::Cq(cq.clone()),
             Object::Srq(srq) => Object::Srq(srq.clone()),
+            Object::Mr(mr) => Object::Mr(mr.clone()),
         }
     }
 }
@@ -273,4 +322,10 @@ macro_rules! from_object {
     };
 }
 
-from_object!(Xrcd(Xrcd), TgtQp(TgtQpHandle), Cq(CqHandle), Srq(SrqHandle),);
+from_object!(
+    Xrcd(Xrcd),
+    TgtQp(TgtQpHandle),
+    Cq(CqHandle),
+    Srq(SrqHandle),
+    Mr(MrHandle),
+);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What the TGT QPs and SRQs of a domain may use in all.
+//! What the TGT QPs, SRQs and MRs of a domain may use in all.
 
 use kernel::{
     new_mutex,
@@ -20,7 +20,7 @@ pub(crate) struct Amount {
     pub(crate) tgt_qps: u32,
     /// SRQs.
     pub(crate) srqs: u32,
-    /// Bytes of receive buffers.
+    /// Bytes of receive buffers and of pages pinned.
     pub(crate) bytes: u64,
 }
 

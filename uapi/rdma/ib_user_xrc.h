@@ -72,6 +72,7 @@ enum ib_xrc_objects {
 	IB_XRC_OBJECT_CQ,
 	IB_XRC_OBJECT_SRQ,
 	IB_XRC_OBJECT_EVENT_FILE,
+	IB_XRC_OBJECT_MR,
 };
 
 /* -------------------------------------------------------------- context -- */
@@ -166,7 +167,7 @@ enum ib_xrc_xrcd_methods {
 	IB_XRC_METHOD_XRCD_OPEN = (1U << UVERBS_ID_NS_SHIFT),
 	/*
 	 * Close the handle, as ibv_close_xrcd(3). EBUSY while this file has TGT
-	 * QPs or SRQs that were made with the handle.
+	 * QPs, SRQs or MRs that were made with the handle.
 	 */
 	IB_XRC_METHOD_XRCD_CLOSE,
 	/* Describe the domain. */
@@ -309,7 +310,8 @@ struct ib_xrc_policy {
 	__u32 reserved;
 	/*
 	 * Bytes of receive buffers that the kernel keeps for TGT QPs and SRQs of
-	 * the domain, see ib_xrc_limits; 0: not limited.
+	 * the domain, see ib_xrc_limits, and of the pages of its MRs; 0: not
+	 * limited.
 	 */
 	__aligned_u64 max_bytes;
 };
@@ -803,6 +805,52 @@ struct ib_xrc_recv_wqe {
 	__u32 num_sge;
 	__u32 reserved;
 	struct ib_uverbs_sge sge[];
+};
+
+/* ------------------------------------------------------------------- MR -- */
+
+enum ib_xrc_mr_methods {
+	/*
+	 * Register memory of the calling process, as ibv_reg_mr(3), for who sends
+	 * to a TGT QP of the domain: any of them, whoever made it and whatever job
+	 * key it has. The memory is pinned and stays even if it is unmapped.
+	 */
+	IB_XRC_METHOD_MR_REG = (1U << UVERBS_ID_NS_SHIFT),
+	/* When this returns the memory is accessed no more. */
+	IB_XRC_METHOD_MR_DEREG,
+};
+
+/*
+ * EINVAL: IOVA and ADDR differ in their offset in the page, ADDR + LENGTH
+ * overflows, no page is touched, ACCESS_FLAGS has unknown bits, or has
+ * REMOTE_WRITE or REMOTE_ATOMIC without LOCAL_WRITE. EOPNOTSUPP: ACCESS_FLAGS has
+ * others than LOCAL_WRITE, REMOTE_READ, REMOTE_WRITE, REMOTE_ATOMIC and those of
+ * IB_UVERBS_ACCESS_OPTIONAL_RANGE. EFAULT: the memory is not there, or may not be
+ * written and LOCAL_WRITE is asked for. ENOMEM: RLIMIT_MEMLOCK. EPERM: that is 0.
+ *
+ * A request that the MR does not allow fails at the sender as IBTA says, and puts
+ * the TGT QP in error.
+ */
+enum ib_xrc_mr_reg_attrs {
+	/* handle, new */
+	IB_XRC_ATTR_MR_REG_HANDLE = (1U << UVERBS_ID_NS_SHIFT),
+	/* handle of the XRCD */
+	IB_XRC_ATTR_MR_REG_XRCD,
+	/* in u64: where the memory is */
+	IB_XRC_ATTR_MR_REG_ADDR,
+	/* in u64: bytes; its pages count against ib_xrc_policy.max_bytes */
+	IB_XRC_ATTR_MR_REG_LENGTH,
+	/* ? in u64: the address by which senders name the start; ADDR if not given */
+	IB_XRC_ATTR_MR_REG_IOVA,
+	/* in u32: enum ib_uverbs_access_flags */
+	IB_XRC_ATTR_MR_REG_ACCESS_FLAGS,
+	/* out u32: the key by which senders name the MR */
+	IB_XRC_ATTR_MR_REG_RESP_RKEY,
+};
+
+enum ib_xrc_mr_dereg_attrs {
+	/* handle */
+	IB_XRC_ATTR_MR_DEREG_HANDLE = (1U << UVERBS_ID_NS_SHIFT),
 };
 
 /* ----------------------------------------------------------- event file -- */

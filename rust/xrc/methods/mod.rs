@@ -23,6 +23,7 @@ mod comp_channel;
 mod context;
 mod cq;
 mod event_file;
+mod mr;
 mod srq;
 mod tgt_qp;
 mod xrcd;
@@ -83,6 +84,10 @@ pub(crate) static OBJECTS: &[ObjectSpec<Context>] = &[
         id: bindings::IB_XRC_OBJECT_EVENT_FILE as u16,
         methods: &[event_file::Create::METHOD],
     },
+    ObjectSpec {
+        id: bindings::IB_XRC_OBJECT_MR as u16,
+        methods: &[mr::Reg::METHOD, mr::Dereg::METHOD],
+    },
 ];
 
 /// Where the ring of a new object is mapped: see `Context::mmap`.
@@ -103,6 +108,7 @@ pub(super) fn closes(object_id: u16, method_id: u16) -> bool {
         bindings::IB_XRC_OBJECT_TGT_QP => tgt_qp::Close::METHOD.id,
         bindings::IB_XRC_OBJECT_CQ => cq::Destroy::METHOD.id,
         bindings::IB_XRC_OBJECT_SRQ => srq::Destroy::METHOD.id,
+        bindings::IB_XRC_OBJECT_MR => mr::Dereg::METHOD.id,
         _ => return false,
     };
 
