@@ -67,6 +67,9 @@ struct inputs {
 	__u32 ms;
 	__u64 user_handle;
 	__u64 after_id;
+	__u64 addr;
+	__u64 length;
+	__u32 access;
 	struct ib_uverbs_qp_attr attr;
 	struct ib_xrc_policy policy;
 };
@@ -239,6 +242,18 @@ static const struct method_spec methods[] = {
 		ATTR(EVENT_FILE_CREATE_FD, .kind = NEW_FD, M),
 		IN(EVENT_FILE_CREATE_DEPTH, entries),
 	} },
+	{ METHOD(MR, MR_REG), .attrs = {
+		NEW(MR_REG_HANDLE),
+		OBJ(MR_REG_XRCD, XRCD, M),
+		IN(MR_REG_ADDR, addr, M),
+		IN(MR_REG_LENGTH, length, M),
+		IN(MR_REG_IOVA, addr),
+		IN(MR_REG_ACCESS_FLAGS, access, M),
+		OUT(MR_REG_RESP_RKEY, __u32, M),
+	} },
+	{ METHOD(MR, MR_DEREG), .attrs = {
+		OBJ(MR_DEREG_HANDLE, MR, M),
+	} },
 };
 
 #define FOR_EACH_METHOD(m) \
@@ -259,6 +274,7 @@ FIXTURE(framing)
 	struct xrc_qp qp;
 	struct xrc_cq cq;
 	struct xrc_srq srq;
+	struct xrc_mr mr;
 	struct inputs in;
 	/* Room for an output; a page that faults, and one before it. */
 	__u8 out[1024];
@@ -277,6 +293,8 @@ FIXTURE_SETUP(framing)
 	ASSERT_EQ(0, xrc_srq_create(&self->x, self->xrcd, &self->cq, 4, 1, 0,
 				    &self->srq));
 	self->guard = xrc_guard_page();
+	ASSERT_EQ(0, xrc_mr_reg(&self->x, self->xrcd, self->out,
+				sizeof(self->out), 0, &self->mr));
 
 	self->in.abi_version = IB_XRC_ABI_VERSION;
 	ASSERT_LE(strlen(xrc_device()), sizeof(self->in.name));
@@ -285,6 +303,9 @@ FIXTURE_SETUP(framing)
 	self->in.oflags = O_CREAT;
 	self->in.qp_num = self->qp.qp_num;
 	self->in.entries = 2;
+	self->in.addr = (uintptr_t)self->out;
+	self->in.length = sizeof(self->out);
+	self->in.access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE;
 	self->in.attr.qp_attr_mask = IBV_QP_STATE | IBV_QP_PKEY_INDEX |
 				     IBV_QP_PORT | IBV_QP_ACCESS_FLAGS;
 	self->in.attr.qp_state = IBV_QPS_INIT;
@@ -293,6 +314,7 @@ FIXTURE_SETUP(framing)
 
 FIXTURE_TEARDOWN(framing)
 {
+	EXPECT_EQ(0, xrc_mr_dereg(&self->x, &self->mr));
 	EXPECT_EQ(0, xrc_srq_destroy(&self->x, &self->srq));
 	EXPECT_EQ(0, xrc_cq_destroy(&self->x, &self->cq));
 	EXPECT_EQ(0, xrc_tgt_close(&self->x, &self->qp));
@@ -313,6 +335,8 @@ static __u32 handle_of(const framing_t *self, __u16 object)
 		return self->qp.handle;
 	case IB_XRC_OBJECT_CQ:
 		return self->cq.handle;
+	case IB_XRC_OBJECT_MR:
+		return self->mr.handle;
 	default:
 		return self->srq.handle;
 	}
@@ -671,7 +695,7 @@ TEST_F_TIMEOUT(framing, unknown_object, TIMEOUT)
 {
 	/* Also those of uverbs itself. */
 	static const __u16 wrong[] = {
-		0, 1, 2, 17, IB_XRC_OBJECT_CONTEXT - 1, IB_XRC_OBJECT_EVENT_FILE + 1,
+		0, 1, 2, 17, IB_XRC_OBJECT_CONTEXT - 1, IB_XRC_OBJECT_MR + 1,
 		UNKNOWN, 0x2000, 0x9000, 0xffff
 	};
 	union xrc_cmd cmd;
@@ -700,6 +724,7 @@ TEST_F_TIMEOUT(framing, unknown_method, TIMEOUT)
 		{ IB_XRC_OBJECT_CQ, IB_XRC_METHOD_CQ_DESTROY },
 		{ IB_XRC_OBJECT_SRQ, IB_XRC_METHOD_SRQ_MODIFY },
 		{ IB_XRC_OBJECT_EVENT_FILE, IB_XRC_METHOD_EVENT_FILE_CREATE },
+		{ IB_XRC_OBJECT_MR, IB_XRC_METHOD_MR_DEREG },
 	};
 	union xrc_cmd cmd;
 	unsigned int i, j;
@@ -1000,6 +1025,7 @@ TEST_F_TIMEOUT(framing, valid_output_flag, TIMEOUT)
 		case IB_XRC_METHOD_TGT_QP_CLOSE | IB_XRC_OBJECT_TGT_QP << 16:
 		case IB_XRC_METHOD_CQ_DESTROY | IB_XRC_OBJECT_CQ << 16:
 		case IB_XRC_METHOD_SRQ_DESTROY | IB_XRC_OBJECT_SRQ << 16:
+		case IB_XRC_METHOD_MR_DEREG | IB_XRC_OBJECT_MR << 16:
 		case IB_XRC_METHOD_TGT_QP_CONNECT | IB_XRC_OBJECT_TGT_QP << 16:
 			continue;
 		}
@@ -1047,6 +1073,10 @@ TEST_F_TIMEOUT(framing, valid_output_flag, TIMEOUT)
 			case IB_XRC_OBJECT_SRQ:
 				EXPECT_EQ(0, xrc_srq_destroy(&self->x,
 					&(struct xrc_srq){ .handle = attr->data }));
+				break;
+			case IB_XRC_OBJECT_MR:
+				EXPECT_EQ(0, xrc_mr_dereg(&self->x,
+					&(struct xrc_mr){ .handle = attr->data }));
 				break;
 			}
 		}
@@ -1389,7 +1419,7 @@ TEST_F_TIMEOUT(framing, handle_of_another_kind, TIMEOUT)
 {
 	static const __u16 kinds[] = {
 		IB_XRC_OBJECT_XRCD, IB_XRC_OBJECT_TGT_QP, IB_XRC_OBJECT_CQ,
-		IB_XRC_OBJECT_SRQ
+		IB_XRC_OBJECT_SRQ, IB_XRC_OBJECT_MR
 	};
 	const struct method_spec *m;
 	const struct attr_spec *a;
@@ -1470,7 +1500,7 @@ TEST_F_TIMEOUT(framing, too_many_handles, TIMEOUT)
 	int i, ret;
 
 	/* There is one of each kind. */
-	for (i = 4; i < most; i++) {
+	for (i = 5; i < most; i++) {
 		ret = xrc_xrcd_open(&self->x, self->file, 0, &xrcd);
 		if (ret)
 			break;
@@ -1478,10 +1508,10 @@ TEST_F_TIMEOUT(framing, too_many_handles, TIMEOUT)
 	EXPECT_EQ(most, i);
 	EXPECT_EQ(-ENOSPC, xrc_xrcd_open(&self->x, self->file, 0, &xrcd));
 	EXPECT_EQ(0, xrc_xrcd_query(&self->x, self->xrcd, &info));
-	EXPECT_EQ(most - 3, info.handles);
+	EXPECT_EQ(most - 4, info.handles);
 	EXPECT_EQ(-ENOSPC, xrc_cq_create(&self->x, 1, 0, XRC_NO_FD,
 					 &(struct xrc_cq){}));
-	EXPECT_EQ(0, xrc_xrcd_close(&self->x, self->srq.handle + 1));
+	EXPECT_EQ(0, xrc_xrcd_close(&self->x, self->mr.handle + 1));
 	EXPECT_EQ(0, xrc_xrcd_open(&self->x, self->file, 0, &xrcd));
 	EXPECT_EQ(-ENOSPC, xrc_xrcd_open(&self->x, self->file, 0, &xrcd));
 }

@@ -30,6 +30,9 @@
 #define BUFFERS 64
 #define SIZE 256
 
+#define MR_ACCESS (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | \
+		   IBV_ACCESS_REMOTE_READ)
+
 /* Longer than anybody waits. */
 #define LONG_MS 600000
 
@@ -73,6 +76,8 @@ struct all {
 	bool told;		/* of the removal, by events */
 	struct xrc_qp held;	/* whose messages find no buffers */
 	struct xrc_srq held_srq;
+	struct xrc_mr mr;	/* of the domain; and of the anonymous one */
+	struct xrc_mr anonymous_mr;
 	__u8 buf[BUFFERS][SIZE];
 };
 
@@ -103,6 +108,11 @@ static void open_all(struct all *a, int file)
 	need("create TGT QP", xrc_tgt_create(&a->x, a->xrcd, &a->held));
 	need("create SRQ", xrc_srq_create(&a->x, a->xrcd, &a->cq, 1, 1, 5,
 					  &a->held_srq));
+	need("register MR", xrc_mr_reg(&a->x, a->xrcd, a->buf, sizeof(a->buf),
+				       MR_ACCESS, &a->mr));
+	need("register MR", xrc_mr_reg(&a->x, a->anonymous, a->buf,
+				       sizeof(a->buf), MR_ACCESS,
+				       &a->anonymous_mr));
 	need("create channel", xrc_channel_create(&a->x, &a->idle_channel));
 	need("create CQ", xrc_cq_create(&a->x, 1, 3, a->idle_channel, &a->idle_cq));
 	for (i = 0; i < BUFFERS; i++)
@@ -285,6 +295,7 @@ static void *caller(void *arg)
 	struct xrc_qp qp;
 	struct xrc_srq srq;
 	struct xrc_cq cq;
+	struct xrc_mr mr;
 	__u32 xrcd;
 	int ret;
 
@@ -298,6 +309,11 @@ static void *caller(void *arg)
 			ret = xrc_xrcd_open(&a->x, -1, 0, &xrcd);
 		if (!ret)
 			CHECK(0, xrc_xrcd_close(&a->x, xrcd));
+		if (!ret)
+			ret = xrc_mr_reg(&a->x, a->xrcd, a->buf, sizeof(a->buf),
+					 MR_ACCESS, &mr);
+		if (!ret)
+			CHECK(0, xrc_mr_dereg(&a->x, &mr));
 		if (!ret) {
 			ret = xrc_cq_create(&a->x, 4, 0, -1, &cq);
 			if (!ret) {
@@ -351,6 +367,7 @@ static void check_gone(struct all *a)
 	struct xrc_qp qp;
 	struct xrc_srq srq;
 	struct xrc_cq cq;
+	struct xrc_mr mr;
 	__u32 n;
 	int fd;
 
@@ -386,6 +403,8 @@ static void check_gone(struct all *a)
 	CHECK(-EIO, xrc_cq_create(&a->x, 1, 0, -1, &cq));
 	CHECK(-EIO, xrc_srq_create(&a->x, a->xrcd, &a->cq, 1, 1, 0, &srq));
 	CHECK(-EIO, xrc_srq_kick(&a->x, &a->srq));
+	CHECK(-EIO, xrc_mr_reg(&a->x, a->xrcd, a->buf, sizeof(a->buf),
+			       MR_ACCESS, &mr));
 	CHECK(1, xrc_ring_map(&a->x, &a->cq.info) == MAP_FAILED);
 	CHECK(EIO, errno);
 
@@ -426,6 +445,10 @@ static void close_all(struct all *a)
 {
 	CHECK(-EBUSY, xrc_cq_destroy(&a->x, &a->cq));
 	CHECK(-EBUSY, xrc_xrcd_close(&a->x, a->xrcd));
+	CHECK(-EBUSY, xrc_xrcd_close(&a->x, a->anonymous));
+	CHECK(0, xrc_mr_dereg(&a->x, &a->mr));
+	CHECK(0, xrc_mr_dereg(&a->x, &a->anonymous_mr));
+	CHECK(-ENOENT, xrc_mr_dereg(&a->x, &a->mr));
 	CHECK(0, xrc_srq_destroy(&a->x, &a->srq));
 	CHECK(0, xrc_srq_destroy(&a->x, &a->held_srq));
 	CHECK(0, xrc_cq_destroy(&a->x, &a->cq));

@@ -796,6 +796,44 @@ int xrc_srq_post(struct xrc *x, struct xrc_srq *srq, __u64 wr_id, void *addr,
 	return xrc_srq_postv(x, srq, wr_id, &sge, 1);
 }
 
+/* ------------------------------------------------------------------ MRs -- */
+
+int xrc_mr_reg_iova(struct xrc *x, __u32 xrcd, const void *addr, __u64 length,
+		    const __u64 *iova, __u32 access, struct xrc_mr *mr)
+{
+	union xrc_cmd cmd;
+	int ret;
+
+	memset(mr, 0, sizeof(*mr));
+	xrc_cmd_for(x, &cmd, IB_XRC_OBJECT_MR, IB_XRC_METHOD_MR_REG);
+	xrc_handle(&cmd, IB_XRC_ATTR_MR_REG_HANDLE, 0);
+	xrc_handle(&cmd, IB_XRC_ATTR_MR_REG_XRCD, xrcd);
+	xrc_in_u64(&cmd, IB_XRC_ATTR_MR_REG_ADDR, (uintptr_t)addr);
+	xrc_in_u64(&cmd, IB_XRC_ATTR_MR_REG_LENGTH, length);
+	if (iova)
+		xrc_in_u64(&cmd, IB_XRC_ATTR_MR_REG_IOVA, *iova);
+	xrc_in_u32(&cmd, IB_XRC_ATTR_MR_REG_ACCESS_FLAGS, access);
+	xrc_out(&cmd, IB_XRC_ATTR_MR_REG_RESP_RKEY, &mr->rkey, sizeof(mr->rkey));
+	ret = xrc_ioctl(x->fd, &cmd);
+	mr->handle = xrc_find(&cmd, IB_XRC_ATTR_MR_REG_HANDLE)->data;
+	return ret;
+}
+
+int xrc_mr_reg(struct xrc *x, __u32 xrcd, const void *addr, __u64 length,
+	       __u32 access, struct xrc_mr *mr)
+{
+	return xrc_mr_reg_iova(x, xrcd, addr, length, NULL, access, mr);
+}
+
+int xrc_mr_dereg(struct xrc *x, const struct xrc_mr *mr)
+{
+	union xrc_cmd cmd;
+
+	xrc_cmd_for(x, &cmd, IB_XRC_OBJECT_MR, IB_XRC_METHOD_MR_DEREG);
+	xrc_handle(&cmd, IB_XRC_ATTR_MR_DEREG_HANDLE, mr->handle);
+	return xrc_ioctl(x->fd, &cmd);
+}
+
 /* --------------------------------------------------------------- events -- */
 
 int xrc_event_file_create(struct xrc *x, __s64 depth, int *fd)
@@ -1177,23 +1215,45 @@ int xrc_ini_write_note(struct xrc_ini *ini, const struct xrc_send *send)
 		    true);
 }
 
-int xrc_ini_rdma_write(struct xrc_ini *ini, __u64 addr, __u32 rkey,
-		       size_t offset, __u32 length)
+int xrc_ini_rdma(struct xrc_ini *ini, const struct xrc_rdma *rdma)
 {
 	struct ibv_sge sge = {
-		.addr = (uintptr_t)(ini->buf + offset),
-		.length = length,
+		.addr = (uintptr_t)(ini->buf + rdma->offset),
+		.length = rdma->length,
 		.lkey = ini->mr->lkey,
 	};
 	struct ibv_send_wr wr = {
 		.sg_list = &sge,
 		.num_sge = 1,
-		.opcode = IBV_WR_RDMA_WRITE,
+		.opcode = rdma->opcode,
 		.send_flags = IBV_SEND_SIGNALED,
-		.wr.rdma = { .remote_addr = addr, .rkey = rkey },
 	};
 
+	if (rdma->opcode == IBV_WR_ATOMIC_CMP_AND_SWP ||
+	    rdma->opcode == IBV_WR_ATOMIC_FETCH_AND_ADD) {
+		wr.wr.atomic.remote_addr = rdma->addr;
+		wr.wr.atomic.rkey = rdma->rkey;
+		wr.wr.atomic.compare_add = rdma->compare_add;
+		wr.wr.atomic.swap = rdma->swap;
+	} else {
+		wr.wr.rdma.remote_addr = rdma->addr;
+		wr.wr.rdma.rkey = rdma->rkey;
+	}
 	return post_wr(ini, &wr);
+}
+
+int xrc_ini_rdma_write(struct xrc_ini *ini, __u64 addr, __u32 rkey,
+		       size_t offset, __u32 length)
+{
+	const struct xrc_rdma rdma = {
+		.opcode = IBV_WR_RDMA_WRITE,
+		.addr = addr,
+		.rkey = rkey,
+		.offset = offset,
+		.length = length,
+	};
+
+	return xrc_ini_rdma(ini, &rdma);
 }
 
 int xrc_ini_poll(struct xrc_ini *ini, struct ibv_wc *wc)

@@ -195,6 +195,20 @@ int xrc_srq_postv(struct xrc *x, struct xrc_srq *srq, __u64 wr_id,
 int xrc_srq_post(struct xrc *x, struct xrc_srq *srq, __u64 wr_id, void *addr,
 		 __u32 length);
 
+/* ------------------------------------------------------------------ MRs -- */
+
+struct xrc_mr {
+	__u32 handle;
+	__u32 rkey;
+};
+
+/* iova is not said if it is NULL. */
+int xrc_mr_reg_iova(struct xrc *x, __u32 xrcd, const void *addr, __u64 length,
+		    const __u64 *iova, __u32 access, struct xrc_mr *mr);
+int xrc_mr_reg(struct xrc *x, __u32 xrcd, const void *addr, __u64 length,
+	       __u32 access, struct xrc_mr *mr);
+int xrc_mr_dereg(struct xrc *x, const struct xrc_mr *mr);
+
 /* --------------------------------------------------------------- events -- */
 
 /* depth is not said if it is negative. */
@@ -253,6 +267,18 @@ int xrc_ini_write_note(struct xrc_ini *ini, const struct xrc_send *send);
 /* As it is: opcode, wire immediate (host order), payload. */
 int xrc_ini_send_raw(struct xrc_ini *ini, enum ibv_wr_opcode opcode, __u32 imm,
 		     size_t offset, __u32 length);
+/* RDMA READ, RDMA WRITE or an atomic, on memory of the other side. */
+struct xrc_rdma {
+	enum ibv_wr_opcode opcode;
+	__u64 addr;
+	__u32 rkey;
+	size_t offset;		/* in ini->buf */
+	__u32 length;
+	__u64 compare_add;
+	__u64 swap;
+};
+
+int xrc_ini_rdma(struct xrc_ini *ini, const struct xrc_rdma *rdma);
 /* RDMA WRITE to memory of the other side. */
 int xrc_ini_rdma_write(struct xrc_ini *ini, __u64 addr, __u32 rkey,
 		       size_t offset, __u32 length);
