@@ -11,6 +11,7 @@ mod completion;
 mod disconnect;
 mod domain;
 mod event;
+mod mr;
 mod policy;
 mod receive;
 mod reclaim;
@@ -42,6 +43,7 @@ fn main() -> ExitCode {
         tgt_qp::TESTS,
         completion::TESTS,
         srq::TESTS,
+        mr::TESTS,
         receive::TESTS,
         event::TESTS,
         reclaim::TESTS,

@@ -355,6 +355,29 @@ impl IniQp {
         Ok(unsafe { post_send(self.qp.as_ptr(), &wr) }?)
     }
 
+    /// Writes the start of a slot's contents to memory of the peer, by RDMA. The slot is free
+    /// again when that is done.
+    pub fn rdma_write(&mut self, slot: u32, len: u32, addr: u64, rkey: u32) -> Result<()> {
+        let mut sge = ibv_sge {
+            addr: self.buffer(slot)[..len as usize].as_ptr() as u64,
+            length: len,
+            // SAFETY: Type invariant.
+            lkey: unsafe { self.memory.mr.as_ref() }.lkey,
+        };
+        let mut wr = ibv_send_wr {
+            wr_id: slot.into(),
+            sg_list: &mut sge,
+            num_sge: 1,
+            opcode: IBV_WR_RDMA_WRITE,
+            send_flags: IBV_SEND_SIGNALED,
+            ..Default::default()
+        };
+        wr.wr.rdma.remote_addr = addr;
+        wr.wr.rdma.rkey = rkey;
+        // SAFETY: A QP, and memory that stays until the slot is free again.
+        Ok(unsafe { post_send(self.qp.as_ptr(), &wr) }?)
+    }
+
     /// Waits until everything that was sent is acknowledged.
     pub fn drain(&mut self) -> Result<()> {
         while self.free.len() < self.memory.slots {

@@ -14,6 +14,7 @@
 //! - [`TgtQp`] is a registration with a TGT QP.
 //! - [`Receiver`] receives messages; [`Srq`], [`Cq`] and [`CompChannel`] are what it is
 //!   made of.
+//! - [`Mr`] is memory that senders read and write by RDMA.
 //! - [`EventFile`] tells of TGT QPs that are created, in error or destroyed, and of what
 //!   else happens.
 //! - [`wire`] has what a sender must know, [`post_send`] is for one that uses
@@ -36,6 +37,7 @@ mod framing;
 mod handle;
 mod ini;
 mod list;
+mod mr;
 mod policy;
 mod qp_attr;
 mod receiver;
@@ -54,6 +56,7 @@ pub use error::{CloseError, Errno, Error, Result};
 pub use event::{Event, EventKind, QpError, ReclaimReason};
 pub use event_file::{EventFile, ReportTo};
 pub use ini::post_send;
+pub use mr::{Mr, MrAccess, MrAttr};
 pub use policy::{DomainFlags, DomainPolicy, JobKey, Policy};
 pub use qp_attr::{AltPath, GlobalRoute, Path, QpAttr, QpState};
 pub use receiver::{Message, Receiver, ReceiverAttr};

@@ -19,6 +19,7 @@ use crate::{
     framing::Request,
     handle::{Handle, Kind},
     list,
+    mr::{Mr, MrAttr},
     policy::{DomainPolicy, JobKey, Policy},
     qp_attr::{QpAttr, QpState},
     srq::{Srq, SrqAttr, SrqInfo, SrqOptions},
@@ -31,7 +32,7 @@ static KIND: Kind = Kind {
     close: IB_XRC_METHOD_XRCD_CLOSE,
     close_handle: IB_XRC_ATTR_XRCD_CLOSE_HANDLE,
     what: "close the domain",
-    busy: "TGT QPs or SRQs made with it still exist",
+    busy: "TGT QPs, SRQs or MRs made with it still exist",
 };
 
 /// How to open a domain.
@@ -402,7 +403,38 @@ impl Xrcd {
         Srq::create(&self.inner, cq, attr, options)
     }
 
-    /// Closes the handle. EBUSY: TGT QPs or SRQs made with it exist.
+    /// Registers memory of this process in the domain, which pins it. Whoever sends to a TGT QP
+    /// of the domain may access it as `attr.access` says, whoever made the TGT QP and
+    /// whatever job it is of.
+    ///
+    /// EINVAL: it is empty or wraps around, or `attr.iova` has another offset in the page.
+    /// EFAULT: it is not mapped, or not writable although senders may write. ENOMEM, EPERM: more
+    /// than RLIMIT_MEMLOCK allows. EDQUOT: the domain has as much as its policy lets it.
+    ///
+    /// # Safety
+    ///
+    /// Senders read and write this memory at any time, as far as they are let, until it is
+    /// closed. Meanwhile there must be no reference to it which that contradicts.
+    pub unsafe fn reg_mr(&self, attr: MrAttr) -> Result<Mr> {
+        Mr::reg(&self.inner, attr)
+    }
+
+    /// The same with flags as ibv_reg_mr(3) has them.
+    ///
+    /// # Safety
+    ///
+    /// As [`Xrcd::reg_mr`].
+    pub(crate) unsafe fn reg_mr_raw(
+        &self,
+        addr: u64,
+        length: u64,
+        iova: Option<u64>,
+        access: u32,
+    ) -> Result<Mr> {
+        Mr::reg_raw(&self.inner, addr, length, iova, access)
+    }
+
+    /// Closes the handle. EBUSY: TGT QPs, SRQs or MRs made with it exist.
     pub fn close(self) -> Result<(), CloseError<Self>> {
         match self.inner.handle.close() {
             Ok(()) => Ok(()),

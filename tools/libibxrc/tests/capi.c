@@ -104,6 +104,11 @@ int main(void)
 	EINVALS(ibxrc_post_srq_recv(NULL, &recv_wr, &bad_recv_wr));
 	check("bad_wr", bad_recv_wr == &recv_wr, 1);
 
+	FAILS(ibxrc_reg_mr(NULL, &attr, sizeof(attr), 0), 0);
+	FAILS(ibxrc_reg_mr_iova(NULL, &attr, sizeof(attr), 0, 0), 0);
+	check("ibxrc_mr_rkey(NULL)", ibxrc_mr_rkey(NULL), 0);
+	EINVALS(ibxrc_dereg_mr(NULL));
+
 	EINVALS(ibxrc_post_send(NULL, &send_wr, &bad_send_wr));
 	check("bad_wr", bad_send_wr == &send_wr, 1);
 

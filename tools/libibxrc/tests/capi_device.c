@@ -191,6 +191,7 @@ int main(int argc, char **argv)
 	       !ibxrc_close_xrcd(xrcd), "everything closes");
 
 	test_lifetime(context, name);
+	test_mr(context, name);
 	report(!ibxrc_close(context), "the context closes");
 
 	printf("1..%d\n", tests);

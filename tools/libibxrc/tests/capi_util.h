@@ -49,5 +49,7 @@ int poll_n(struct ibxrc_cq *cq, int n, struct ibxrc_wc *wc);
 
 /* Policies, events, disconnect, job keys, lists: see capi_lifetime.c. */
 void test_lifetime(struct ibxrc_context *context, const char *device);
+/* Memory of a domain: see capi_mr.c. */
+void test_mr(struct ibxrc_context *context, const char *device);
 
 #endif /* CAPI_UTIL_H */

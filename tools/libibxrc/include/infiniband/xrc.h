@@ -47,6 +47,7 @@
 #ifndef INFINIBAND_XRC_H
 #define INFINIBAND_XRC_H
 
+#include <stddef.h>
 #include <stdint.h>
 #include <infiniband/verbs.h>
 #include <rdma/ib_user_xrc.h>
@@ -67,6 +68,8 @@ struct ibxrc_comp_channel;
 struct ibxrc_cq;
 /* An XRC shared receive queue. */
 struct ibxrc_srq;
+/* Memory that is registered in a domain. */
+struct ibxrc_mr;
 /* A descriptor that tells of asynchronous events. */
 struct ibxrc_event_file;
 
@@ -513,6 +516,38 @@ uint32_t ibxrc_get_srq_num(const struct ibxrc_srq *srq);
  */
 int ibxrc_post_srq_recv(struct ibxrc_srq *srq, struct ibv_recv_wr *wr,
 			struct ibv_recv_wr **bad_wr);
+
+/* ---------------------------------------------------------------- MRs -- */
+
+/*
+ * Register memory of this process in the domain, as ibv_reg_mr(3): whoever sends
+ * to a TGT QP of the domain may access it by RDMA READ, RDMA WRITE and atomics as
+ * far as access (enum ibv_access_flags: IBV_ACCESS_LOCAL_WRITE, _REMOTE_READ,
+ * _REMOTE_WRITE, _REMOTE_ATOMIC) and the TGT QP's qp_access_flags let it. All MRs
+ * of a domain are reached by all its TGT QPs, whoever made them and whatever job key
+ * they have. The memory is pinned, and stays even if it is unmapped.
+ *
+ * Errors: EINVAL the memory is empty or wraps around, or remote writes or atomics
+ * are asked for without IBV_ACCESS_LOCAL_WRITE; EOPNOTSUPP other access than that;
+ * EFAULT it is not mapped, or may not be written and IBV_ACCESS_LOCAL_WRITE is asked
+ * for; ENOMEM, EPERM more than RLIMIT_MEMLOCK allows; EDQUOT the domain has as much
+ * as its policy lets it.
+ */
+struct ibxrc_mr *ibxrc_reg_mr(struct ibxrc_xrcd *xrcd, void *addr, size_t length,
+			      int access);
+
+/*
+ * The same, for senders that name the start of the memory by the address iova. EINVAL:
+ * it has another offset in the page than addr.
+ */
+struct ibxrc_mr *ibxrc_reg_mr_iova(struct ibxrc_xrcd *xrcd, void *addr,
+				   size_t length, uint64_t iova, int access);
+
+/* The key by which senders name it; 0 if mr is NULL. */
+uint32_t ibxrc_mr_rkey(const struct ibxrc_mr *mr);
+
+/* Deregister it. When this returns nobody accesses the memory any more. */
+int ibxrc_dereg_mr(struct ibxrc_mr *mr);
 
 /* ------------------------------------------------------------- senders -- */
 

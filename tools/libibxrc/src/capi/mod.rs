@@ -11,6 +11,7 @@ mod completion;
 mod device;
 mod domain;
 mod event;
+mod mr;
 mod send;
 mod tgt_qp;
 
@@ -24,7 +25,7 @@ use std::{
 use crate::{
     error::{CloseError, Errno, Error, Result},
     verbs::*,
-    CompChannel, Context, Cq, EventFile, ReportTo, Srq, TgtQp, Xrcd,
+    CompChannel, Context, Cq, EventFile, Mr, ReportTo, Srq, TgtQp, Xrcd,
 };
 
 /// An opaque type of the header and the object behind it.
@@ -47,6 +48,7 @@ objects! {
     ibxrc_comp_channel is CompChannel;
     ibxrc_cq is Cq;
     ibxrc_srq is Srq;
+    ibxrc_mr is Mr;
     ibxrc_event_file is EventFile;
 }
 
@@ -205,6 +207,7 @@ mod declared {
             ibxrc_get_cq_event ibxrc_create_cq ibxrc_destroy_cq ibxrc_poll_cq
             ibxrc_req_notify_cq ibxrc_create_srq ibxrc_create_srq_ex ibxrc_set_srq_limit
             ibxrc_destroy_srq ibxrc_get_srq_num ibxrc_post_srq_recv;
+        mr: ibxrc_reg_mr ibxrc_reg_mr_iova ibxrc_mr_rkey ibxrc_dereg_mr;
         send: ibxrc_post_send;
     }
 }
