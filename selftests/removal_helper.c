@@ -79,6 +79,7 @@ struct all {
 	struct xrc_mr mr;	/* of the domain; and of the anonymous one */
 	struct xrc_mr anonymous_mr;
 	__u8 buf[BUFFERS][SIZE];
+	__u8 written[SIZE];	/* by RDMA, if messages flow */
 };
 
 static void open_all(struct all *a, int file)
@@ -108,7 +109,7 @@ static void open_all(struct all *a, int file)
 	need("create TGT QP", xrc_tgt_create(&a->x, a->xrcd, &a->held));
 	need("create SRQ", xrc_srq_create(&a->x, a->xrcd, &a->cq, 1, 1, 5,
 					  &a->held_srq));
-	need("register MR", xrc_mr_reg(&a->x, a->xrcd, a->buf, sizeof(a->buf),
+	need("register MR", xrc_mr_reg(&a->x, a->xrcd, a->written, SIZE,
 				       MR_ACCESS, &a->mr));
 	need("register MR", xrc_mr_reg(&a->x, a->anonymous, a->buf,
 				       sizeof(a->buf), MR_ACCESS,
@@ -148,8 +149,9 @@ static void use_new_file(void)
 }
 
 /*
- * Sends to the SRQ, for ever or until n messages have arrived, which it says. What
- * becomes of it when the device goes is uverbs'.
+ * Sends to the SRQ, for ever, and writes to the MR between messages, or until n
+ * messages have arrived, which it says. What becomes of it when the device goes is
+ * uverbs'.
  */
 static pid_t start_sender(struct all *a, const struct xrc_qp *qp, __u32 srq_num,
 			  int n)
@@ -159,7 +161,7 @@ static pid_t start_sender(struct all *a, const struct xrc_qp *qp, __u32 srq_num,
 	struct ib_uverbs_qp_attr attr;
 	struct xrc_ini ini;
 	struct ibv_wc wc;
-	int left;
+	int left, ret;
 	pid_t pid;
 	char c;
 
@@ -172,15 +174,23 @@ static pid_t start_sender(struct all *a, const struct xrc_qp *qp, __u32 srq_num,
 		need("open INI QP", xrc_ini_open(&ini, BUFFERS, SIZE));
 		xrc_fill(ini.buf, SIZE, 1);
 		xrc_ini_tgt_attr(&ini, &attr);
+		attr.qp_access_flags = IBV_ACCESS_REMOTE_WRITE;
 		if (write(up[1], &attr, sizeof(attr)) != sizeof(attr) ||
 		    read(go[0], &c, 1) != 1)
 			_exit(1);
 		need("connect", xrc_ini_connect(&ini, qp->qp_num));
 		left = n ? n : BUFFERS / 2;
 		for (;;) {
-			for (; left; left--)
-				if (xrc_ini_send(&ini, &send))
+			for (; left; left--) {
+				if (!n && ini.posted % 2)
+					ret = xrc_ini_rdma_write(&ini,
+						(uintptr_t)a->written,
+						a->mr.rkey, 0, SIZE);
+				else
+					ret = xrc_ini_send(&ini, &send);
+				if (ret)
 					_exit(0);
+			}
 			if (xrc_ini_wait(&ini, &wc, XRC_TIMEOUT_MS) || wc.status)
 				_exit(0);
 			if (!n)
@@ -526,6 +536,7 @@ int main(int argc, char **argv)
 		pthread_join(threads[5], &ret);
 		CHECK(-EIO, (long)ret);
 	}
+	CHECK(1, idle || xrc_check(a->written, SIZE, 1));
 	check_gone(a);
 	check_gone(b);
 	check_rings(a);
