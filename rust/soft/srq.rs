@@ -349,11 +349,13 @@ impl SoftSrq {
             }
             Step::Drop(part) => self.finish(part),
             Step::Abort(open, rest) => {
+                let result = open.assembly.map_or(Ok(()), |assembly| {
+                    self.complete(&open.origin, &assembly, Outcome::Flushed, false)
+                });
+
                 self.finish_all(rest);
-                if let Some(assembly) = open.assembly {
-                    self.complete(&open.origin, &assembly, Outcome::Flushed, false)?;
-                }
                 self.end(&open.origin);
+                result?;
             }
             Step::Continue(part, assembly) => return self.proceed(part, assembly),
             Step::Begin(cqe) => {
