@@ -84,8 +84,11 @@ pub(super) enum Step {
     Abort(Open, List<Part>),
     /// The next part of an open message.
     Continue(ListArc<Part>, KBox<Assembly>),
-    /// A message waits for a work request. If it is in parts, this is what its completion will say.
-    Begin(Option<bindings::ib_xrc_cqe>),
+    /// A message waits for a work request.
+    Begin {
+        /// It is in one part.
+        whole: bool,
+    },
 }
 
 /// What waits at an SRQ. All is done with a spinlock held.
@@ -252,7 +255,9 @@ impl Queue {
             // Its message was refused.
             return self.fresh.pop_front().map_or(Step::Idle, Step::Drop);
         }
-        Step::Begin((!part.is_last()).then(|| part.completion()))
+        Step::Begin {
+            whole: part.is_last(),
+        }
     }
 
     fn pop_aborted(&mut self) -> Option<(Open, List<Part>)> {
@@ -293,17 +298,23 @@ impl Queue {
     /// Gives the first message that waits, which is in parts, a work request. `Err`: there is none
     /// any more, or it is not.
     pub(super) fn open(&mut self, room: OpenRoom) -> Result<(), OpenRoom> {
-        let OpenRoom { node, assembly } = room;
-        let origin = match self.fresh.iter().next() {
-            Some(part) if !self.closed && part.is_first() && !part.is_last() => {
-                part.origin().cloned()
-            }
+        let OpenRoom { node, mut assembly } = room;
+        let first = match self.fresh.iter().next() {
+            Some(part) if !self.closed && part.is_first() && !part.is_last() => part
+                .origin()
+                .map(|origin| (origin.clone(), part.completion())),
             _ => None,
         };
-        let Some(origin) = origin else {
+        let Some((origin, cqe)) = first else {
             return Err(OpenRoom { node, assembly });
         };
 
+        // Not before: it may be another message than when the room was made.
+        assembly.cqe = bindings::ib_xrc_cqe {
+            wr_id: assembly.cqe.wr_id,
+            srq_user_handle: assembly.cqe.srq_user_handle,
+            ..cqe
+        };
         extract(&mut self.fresh, &mut self.ready, |other| origin.is(other));
         // The receiver has no other one: it was aborted before, and ended.
         self.open.insert(node.into_node(

@@ -358,14 +358,15 @@ impl SoftSrq {
                 result?;
             }
             Step::Continue(part, assembly) => return self.proceed(part, assembly),
-            Step::Begin(cqe) => {
+            Step::Begin { whole } => {
                 let Some(wr) = self.next_recv_wr(delivery)? else {
                     return Ok(Next::Stop);
                 };
 
-                return match cqe {
-                    None => self.deliver_whole(delivery, wr),
-                    Some(cqe) => self.open(delivery, self.assembly(wr, cqe)),
+                return if whole {
+                    self.deliver_whole(delivery, wr)
+                } else {
+                    self.open(delivery, self.assembly(wr, Default::default()))
                 };
             }
         }
