@@ -262,9 +262,14 @@ impl QpHandler for Receiver {
     fn received(self: &Arc<Self>, queue: &Arc<RecvQueue>, buffer: RecvBuffer, wc: &WorkCompletion) {
         let connection = self.target.connection();
 
-        if self.refused.load(Relaxed) != connection && self.deliver(queue, buffer, wc).is_err() {
+        if self.refused.load(Relaxed) != connection {
+            if self.deliver(queue, buffer, wc).is_ok() {
+                return;
+            }
             self.refuse(connection, QpError::Request);
         }
+        // Nothing that comes now is taken, and there may be no buffer left to come back unused.
+        self.cut();
     }
 
     fn flushed(&self, wc: &WorkCompletion) {
