@@ -143,9 +143,23 @@ impl Receiver {
 
     /// No more parts come on the present connection: a message that is not complete is over.
     pub(super) fn cut(&self) {
-        let Some(arriving) = self.sequence.lock().cut() else {
+        self.cut_on(self.target.connection());
+    }
+
+    /// As [`cut`](Self::cut), but for a connection which may be over by now.
+    fn cut_on(&self, connection: u32) {
+        let mut sequence = self.sequence.lock();
+
+        // With the lock held: a message that has begun on the next connection is seen to be of it.
+        if self.target.connection() != connection {
+            return;
+        }
+
+        let Some(arriving) = sequence.cut() else {
             return;
         };
+
+        drop(sequence);
 
         if let Some(srq) = self.domain.find_srq(arriving.srq_num, self.key) {
             srq.discard(self, |origin| origin.message == arriving.message);
@@ -308,7 +322,7 @@ impl Arrivals for Receiver {
 
         if drained {
             // There may have been no buffer to come back unused.
-            self.cut();
+            self.cut_on(connection);
         }
         drained
     }
