@@ -163,6 +163,16 @@ impl Device {
         self.max_msg_size
     }
 
+    /// Whether its driver registers memory of a process for a user in the kernel. Any context.
+    pub(super) fn can_reg_user_mr(&self) -> bool {
+        // The core passes no `struct ib_udata`. Two drivers use it all the same, and one takes it to
+        // mean that the memory is to be the kernel's.
+        !matches!(
+            self.driver_id(),
+            bindings::RDMA_DRIVER_IRDMA | bindings::RDMA_DRIVER_MTHCA | bindings::RDMA_DRIVER_HNS
+        )
+    }
+
     /// Whether the device has a port of this number. Any context.
     pub(crate) fn is_port_valid(&self, port: u32) -> bool {
         // SAFETY: By the type invariants.

@@ -107,7 +107,8 @@ unsafe impl Sync for Mr {}
 
 impl Mr {
     /// Registers memory of the calling process. Fails with `EINVAL` if `gate` is not that of the
-    /// PD's device, or as the driver does. Sleeps, until all pages are there.
+    /// PD's device, `EOPNOTSUPP` if its driver cannot do this for the kernel, or as the driver does.
+    /// Sleeps, until all pages are there.
     pub(crate) fn new(
         gate: &GateGuard<'_>,
         pd: &Arc<Pd>,
@@ -115,7 +116,11 @@ impl Mr {
         access: Access,
     ) -> Result<Self> {
         let live = Live::new(gate, pd.device())?;
-        // SAFETY: The PD is there, and its device is registered, as `live` says.
+        if !pd.device().can_reg_user_mr() {
+            return Err(EOPNOTSUPP);
+        }
+        // SAFETY: The PD is there, and its device is registered, as `live` says. The driver does
+        // without a `struct ib_udata`.
         let raw = from_err_ptr(unsafe {
             bindings::ib_reg_user_mr(
                 pd.as_raw(),

@@ -825,7 +825,8 @@ enum ib_xrc_mr_methods {
  * overflows, no page is touched, ACCESS_FLAGS has unknown bits, or has
  * REMOTE_WRITE or REMOTE_ATOMIC without LOCAL_WRITE. EOPNOTSUPP: ACCESS_FLAGS has
  * others than LOCAL_WRITE, REMOTE_READ, REMOTE_WRITE, REMOTE_ATOMIC and those of
- * IB_UVERBS_ACCESS_OPTIONAL_RANGE. EFAULT: the memory is not there, or may not be
+ * IB_UVERBS_ACCESS_OPTIONAL_RANGE, or the device's driver registers memory for
+ * uverbs only (irdma, mthca, hns). EFAULT: the memory is not there, or may not be
  * written and LOCAL_WRITE is asked for. ENOMEM: RLIMIT_MEMLOCK. EPERM: that is 0.
  *
  * A request that the MR does not allow fails at the sender as IBTA says, and puts
