@@ -12,6 +12,9 @@ pub(crate) const HEADER_SIZE: usize = 8;
 /// `IB_XRC_WIRE_PART_SIZE`
 pub(crate) const PART_SIZE: usize = 4096;
 
+/// Bytes of an RDMA WRITE at most, on any device.
+const MAX_WRITE: u32 = 1 << 31;
+
 const SRQ_NUM_SHIFT: u32 = 8;
 const FLAGS_MASK: u32 = (1 << SRQ_NUM_SHIFT) - 1;
 
@@ -92,6 +95,9 @@ pub(crate) fn decode(imm: u32, payload: &[u8]) -> Result<Envelope, Malformed> {
         let write_len = u32::from_be_bytes([e, f, g, h]);
 
         if has(FLAG_WRITE) {
+            if write_len > MAX_WRITE {
+                return Err(Malformed::Length);
+            }
             envelope.write_len = Some(write_len);
         } else if write_len != 0 {
             return Err(Malformed::Reserved);
@@ -201,6 +207,11 @@ mod tests {
         );
         assert_eq!(
             decode(1 << 8 | FLAG_WRITE | FLAG_HDR, &[0; HEADER_SIZE + 1]),
+            Err(Malformed::Length)
+        );
+        assert!(decode(1 << 8 | FLAG_WRITE | FLAG_HDR, &[0, 0, 0, 5, 0x80, 0, 0, 0]).is_ok());
+        assert_eq!(
+            decode(1 << 8 | FLAG_WRITE | FLAG_HDR, &[0, 0, 0, 5, 0x80, 0, 0, 1]),
             Err(Malformed::Length)
         );
     }

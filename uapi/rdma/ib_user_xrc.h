@@ -662,7 +662,7 @@ struct ib_xrc_cqe {
 	__u32 status;
 	/* enum ib_xrc_wc_opcode */
 	__u32 opcode;
-	/* Bytes received. */
+	/* Bytes received; of an RDMA WRITE those written, as the sender says. */
 	__u32 byte_len;
 	/* enum ib_xrc_wc_flags */
 	__u32 wc_flags;
@@ -979,7 +979,7 @@ enum ib_xrc_wire_flags {
 struct ib_xrc_wire_hdr {
 	/* Immediate data of the message, big endian. */
 	__be32 imm_data;
-	/* With IB_XRC_WIRE_WRITE: bytes written, big endian. Else zero. */
+	/* With IB_XRC_WIRE_WRITE: bytes written, up to 2^31, big endian. Else zero. */
 	__be32 write_len;
 };
 
