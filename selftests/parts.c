@@ -480,6 +480,52 @@ TEST_F_TIMEOUT(parts, cut_off, TIMEOUT)
 	}
 }
 
+/* Its completion finds the CQ full: it is over all the same. */
+TEST_F_TIMEOUT(parts, cut_off_with_cq_full, TIMEOUT)
+{
+	struct peer *p = &self->peer[0], *q = &self->peer[1];
+	struct ib_xrc_disconnect_info info;
+	struct xrc_send send = { .length = 8 };
+	static __u8 buf[2][PART];
+	struct xrc_srq srq;
+	struct xrc_cq cq;
+	int i;
+
+	ASSERT_EQ(0, xrc_cq_create(&self->x, 1, 0, XRC_NO_FD, &cq));
+	ASSERT_EQ(0, xrc_srq_create(&self->x, self->xrcd, &cq, 2, 1, 0, &srq));
+	for (i = 0; i < 2; i++)
+		ASSERT_EQ(0, xrc_srq_post(&self->x, &srq, i, buf[i], PART));
+	send.srq_num = srq.srq_num;
+	ASSERT_EQ(0, xrc_ini_send(&q->ini, &send));
+	while (!__atomic_load_n(&cq.ring->producer, __ATOMIC_ACQUIRE))
+		usleep(100);
+	ASSERT_EQ(0, send_part(&p->ini, srq.srq_num, IB_XRC_WIRE_MORE, 0, PART));
+	while (__atomic_load_n(&srq.ring->consumer, __ATOMIC_ACQUIRE) != 2)
+		usleep(100);
+	EXPECT_EQ(0, xrc_tgt_disconnect(&self->x, &p->qp, 0, &info));
+	EXPECT_EQ(IB_XRC_CQ_RING_OVERFLOW,
+		  __atomic_load_n(&cq.ring->flags, __ATOMIC_ACQUIRE));
+}
+
+/* All receive buffers are used up by what comes after the bad part. */
+TEST_F_TIMEOUT(parts, cut_off_by_a_flood, TIMEOUT)
+{
+	struct peer *p = &self->peer[0];
+	struct ib_xrc_cqe cqe;
+	struct receiver r;
+	unsigned int i;
+
+	ASSERT_EQ(0, receiver_open(&self->x, self->xrcd, 3 * PART, &r));
+	ASSERT_EQ(0, receiver_post(&self->x, &r, 1));
+	ASSERT_EQ(0, send_part(&p->ini, r.srq.srq_num, IB_XRC_WIRE_MORE, 0, PART));
+	for (i = 0; i < 2 * self->limits.tgt_qp_recv_wr; i++)
+		ASSERT_EQ(0, send_part(&p->ini, r.srq.srq_num,
+				       IB_XRC_WIRE_MORE, 0, PART));
+	ASSERT_EQ(0, receiver_wait(&r, &cqe));
+	EXPECT_EQ(IBV_WC_WR_FLUSH_ERR, cqe.status);
+	EXPECT_EQ(0, xrc_tgt_wait_state(&self->x, &p->qp, IBV_QPS_ERR));
+}
+
 /* It had not taken one: nothing comes, and what others post is theirs. */
 TEST_F_TIMEOUT(parts, cut_off_without_buffer, TIMEOUT)
 {
