@@ -69,6 +69,7 @@ int main(void)
 	SIZE(ib_xrc_policy);
 	SIZE(ib_xrc_recv_wqe);
 	SIZE(ib_xrc_ring_info);
+	SIZE(ib_xrc_srq_attr);
 	SIZE(ib_xrc_srq_info);
 	SIZE(ib_xrc_srq_ring);
 	SIZE(ib_xrc_tgt_qp_info);

@@ -40,6 +40,7 @@ plain!(
     ib_xrc_limits,
     ib_xrc_policy,
     ib_xrc_ring_info,
+    ib_xrc_srq_attr,
     ib_xrc_srq_info,
     ib_xrc_tgt_qp_info,
     ib_xrc_wire_hdr,

@@ -107,7 +107,7 @@ pub(super) struct Queue {
     closed: bool,
     /// The kernel's own copy: the one in the ring is for userspace to read.
     flags: u32,
-    /// Who is told of the limit and the backlog.
+    /// Who is told of the limit, the backlog and the error.
     pub(super) events: Option<EventSource>,
     /// The backlog was told of, and is not over.
     backlogged: bool,

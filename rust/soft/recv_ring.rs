@@ -56,6 +56,11 @@ impl RecvRing {
         self.entries
     }
 
+    /// Scatter entries of a work request.
+    pub(super) fn max_sge(&self) -> u32 {
+        self.max_sge
+    }
+
     /// Where it is and how to read it.
     pub(super) fn info(&self, mmap_offset: u64) -> bindings::ib_xrc_ring_info {
         bindings::ib_xrc_ring_info {

@@ -301,14 +301,27 @@ impl SoftSrq {
         self.domain.remove_srq(self.num.get());
     }
 
-    /// Puts the SRQ in error, for good: what was posted made no sense, or the device is gone.
-    /// Sleeps, but not while a part is copied.
+    /// Puts the SRQ in error, for good. Sleeps, but not while a part is copied.
     pub(super) fn fail(&self) {
         // Their senders think that they arrived.
         self.stop(|origin| origin.refuse(QpError::Fatal));
         self.queue
             .lock()
             .set_flags(&self.ring, bindings::IB_XRC_SRQ_RING_ERROR);
+    }
+
+    /// The same, because it cannot go on, and tells.
+    fn fail_by(&self, error: Error) {
+        self.fail();
+        self.queue.lock().raise(
+            self.num.get(),
+            bindings::IB_XRC_EVENT_SRQ_ERROR,
+            if error == EOVERFLOW {
+                bindings::IB_XRC_SRQ_ERROR_CQ
+            } else {
+                bindings::IB_XRC_SRQ_ERROR_RING
+            },
+        );
     }
 
     /// Reads the next work request; if there is none, has userspace kick once it posts one.
@@ -591,6 +604,15 @@ impl Srq for SoftSrq {
         self.check_limit(&mut delivery)
     }
 
+    fn attr(&self) -> bindings::ib_xrc_srq_attr {
+        bindings::ib_xrc_srq_attr {
+            max_wr: self.ring.entries(),
+            max_sge: self.ring.max_sge(),
+            limit: self.delivery.lock().limit,
+            reserved: 0,
+        }
+    }
+
     fn info(&self) -> bindings::ib_xrc_srq_info {
         bindings::ib_xrc_srq_info {
             srq_num: self.num.get(),
@@ -631,8 +653,8 @@ impl WorkItem for SoftSrq {
                     this.kick();
                     break;
                 }
-                Err(_) => {
-                    this.fail();
+                Err(error) => {
+                    this.fail_by(error);
                     break;
                 }
             }

@@ -123,7 +123,7 @@ pub(crate) struct SrqAttr {
     pub(crate) user_handle: u64,
     /// Whose messages it takes.
     pub(crate) key: Option<JobKey>,
-    /// Who is told of its limit and its backlog.
+    /// Who is told of its limit, its backlog and its error.
     pub(crate) events: Option<EventSource>,
 }
 
@@ -147,6 +147,9 @@ pub(crate) trait Srq: Send + Sync {
     /// Raises `IB_XRC_EVENT_SRQ_LIMIT` once fewer than `limit` work requests are posted, which may
     /// be so now; 0: never. `EINVAL`: that is more than can be. Sleeps.
     fn set_limit(&self, limit: u32) -> Result;
+
+    /// What it is like. Sleeps.
+    fn attr(&self) -> bindings::ib_xrc_srq_attr;
 
     /// The SRQ as userspace sees it, but for the process. Does not sleep.
     fn info(&self) -> bindings::ib_xrc_srq_info;

@@ -702,8 +702,13 @@ enum ib_xrc_srq_methods {
 	IB_XRC_METHOD_SRQ_KICK,
 	/* Messages that wait for a buffer are dropped. */
 	IB_XRC_METHOD_SRQ_DESTROY,
-	/* Set the limit, as ibv_modify_srq(3). */
+	/*
+	 * Set the limit, as ibv_modify_srq(3). The size is for good: the ring is
+	 * mapped.
+	 */
 	IB_XRC_METHOD_SRQ_MODIFY,
+	/* Describe it, as ibv_query_srq(3). */
+	IB_XRC_METHOD_SRQ_QUERY,
 };
 
 /*
@@ -729,7 +734,7 @@ enum ib_xrc_srq_create_attrs {
 	IB_XRC_ATTR_SRQ_CREATE_RESP_RING,
 	/*
 	 * ? raw fd: an event file of this file (else EBADF), which is told of the
-	 * SRQ's limit and backlog; its events carry USER_HANDLE
+	 * SRQ's limit, backlog and error; its events carry USER_HANDLE
 	 */
 	IB_XRC_ATTR_SRQ_CREATE_EVENT_FILE,
 };
@@ -753,6 +758,24 @@ enum ib_xrc_srq_modify_attrs {
 	 * than the ring has entries.
 	 */
 	IB_XRC_ATTR_SRQ_MODIFY_LIMIT,
+};
+
+enum ib_xrc_srq_query_attrs {
+	/* handle */
+	IB_XRC_ATTR_SRQ_QUERY_HANDLE = (1U << UVERBS_ID_NS_SHIFT),
+	/* out struct ib_xrc_srq_attr */
+	IB_XRC_ATTR_SRQ_QUERY_RESP_ATTR,
+};
+
+/* What an SRQ is like. All fields are written by the kernel. */
+struct ib_xrc_srq_attr {
+	/* Work requests that fit: MAX_WR, rounded up. */
+	__u32 max_wr;
+	/* MAX_SGE */
+	__u32 max_sge;
+	/* The limit; 0: there is none, or its event was raised. */
+	__u32 limit;
+	__u32 reserved;
 };
 
 /* An SRQ. All fields are written by the kernel. */
@@ -916,6 +939,11 @@ enum ib_xrc_event_type {
 	IB_XRC_EVENT_PORT_DOWN = 7,
 	/* The device is gone; nothing comes after this. */
 	IB_XRC_EVENT_DEVICE_REMOVED = 8,
+	/*
+	 * SRQ: NUMBER takes no more messages (IB_XRC_SRQ_RING_ERROR); VALUE is an
+	 * enum ib_xrc_srq_error.
+	 */
+	IB_XRC_EVENT_SRQ_ERROR = 9,
 };
 
 enum ib_xrc_reclaim_reason {
@@ -927,6 +955,14 @@ enum ib_xrc_reclaim_reason {
 	IB_XRC_RECLAIM_LINGER = 3,
 	/* It was without registrations, and the domain without SRQs. */
 	IB_XRC_RECLAIM_LAST_SRQ = 4,
+};
+
+/* Why an SRQ is in error, other than that the device is gone. */
+enum ib_xrc_srq_error {
+	/* A posted entry or the producer index made no sense. */
+	IB_XRC_SRQ_ERROR_RING = 1,
+	/* Its CQ is full: see IB_XRC_CQ_RING_OVERFLOW. */
+	IB_XRC_SRQ_ERROR_CQ = 2,
 };
 
 /* An event, 24 bytes. All fields are written by the kernel. */

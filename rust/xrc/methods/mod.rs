@@ -78,6 +78,7 @@ pub(crate) static OBJECTS: &[ObjectSpec<Context>] = &[
             srq::Kick::METHOD,
             srq::Destroy::METHOD,
             srq::Modify::METHOD,
+            srq::Query::METHOD,
         ],
     },
     ObjectSpec {

@@ -124,3 +124,20 @@ fn modify(ctx: &Context, args: Modify<'_>) -> Result {
     drop(gate);
     args.handle.srq().set_limit(args.limit)
 }
+
+uverbs::method! {
+    /// Describe an SRQ.
+    pub(super) struct Query for Context, id bindings::IB_XRC_METHOD_SRQ_QUERY, handler query {
+        handle: Handle<Arc<SrqHandle<Soft>>> = bindings::IB_XRC_ATTR_SRQ_QUERY_HANDLE, mandatory;
+        attr: Out<bindings::ib_xrc_srq_attr>
+            = bindings::IB_XRC_ATTR_SRQ_QUERY_RESP_ATTR, mandatory;
+    }
+}
+
+fn query(ctx: &Context, args: Query<'_>) -> Result {
+    let (_, gate) = ctx.enter()?;
+
+    // As above.
+    drop(gate);
+    args.attr.write(&args.handle.srq().attr())
+}

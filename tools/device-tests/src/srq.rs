@@ -88,11 +88,15 @@ fn limit() -> Result<()> {
     }
     posted.srq.set_limit(4)?;
     ensure_no_event(&events)?;
+    let state = posted.srq.query()?;
+    ensure!(state.max_wr == posted.srq.entries() && state.max_sge == 2);
+    ensure!(state.limit == 4);
     for _ in 0..2 {
         send(&mut ini, srq_num, b"one", None, false)?;
         posted.expect(b"one")?;
     }
     told(4)?;
+    ensure!(posted.srq.query()?.limit == 0);
     // Once.
     ensure_no_event(&events)?;
     // At once.

@@ -72,6 +72,13 @@ pub enum EventKind {
     },
     /// The device is gone; no event comes after this.
     DeviceRemoved,
+    /// Reported for an SRQ: it takes no more messages.
+    SrqError {
+        /// Its number.
+        srq_num: u32,
+        /// Why.
+        error: SrqError,
+    },
     /// One that this library does not know.
     Other {
         /// `enum ib_xrc_event_type`.
@@ -108,6 +115,10 @@ impl From<&ib_xrc_event> for Event {
             IB_XRC_EVENT_PORT_ACTIVE => EventKind::PortActive { port: number },
             IB_XRC_EVENT_PORT_DOWN => EventKind::PortDown { port: number },
             IB_XRC_EVENT_DEVICE_REMOVED => EventKind::DeviceRemoved,
+            IB_XRC_EVENT_SRQ_ERROR => EventKind::SrqError {
+                srq_num: number,
+                error: SrqError::from_raw(value),
+            },
             event_type => EventKind::Other {
                 event_type,
                 number,
@@ -187,6 +198,38 @@ impl fmt::Display for ReclaimReason {
     }
 }
 
+/// Why an SRQ is in error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum SrqError {
+    /// What was posted made no sense.
+    Ring,
+    /// Its CQ was full.
+    Cq,
+    /// One that this library does not know.
+    Other(u32),
+}
+
+impl SrqError {
+    fn from_raw(raw: u32) -> Self {
+        match raw {
+            IB_XRC_SRQ_ERROR_RING => SrqError::Ring,
+            IB_XRC_SRQ_ERROR_CQ => SrqError::Cq,
+            other => SrqError::Other(other),
+        }
+    }
+}
+
+impl fmt::Display for SrqError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            SrqError::Ring => f.write_str("bad work request"),
+            SrqError::Cq => f.write_str("CQ full"),
+            SrqError::Other(other) => write!(f, "error {other}"),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -231,6 +274,10 @@ mod tests {
             PortActive { port: number },
             PortDown { port: number },
             DeviceRemoved,
+            SrqError {
+                srq_num: number,
+                error: super::SrqError::Other(value),
+            },
         ];
         for (type_, kind) in (0..).zip(kinds) {
             assert_eq!(event(type_, number, value), kind);
@@ -249,5 +296,6 @@ mod tests {
         );
         assert_eq!(ReclaimReason::from_raw(9).to_string(), "reason 9");
         assert_eq!(QpError(9).to_string(), "event 9");
+        assert_eq!(SrqError::from_raw(9).to_string(), "error 9");
     }
 }

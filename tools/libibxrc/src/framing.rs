@@ -50,6 +50,8 @@ unsafe impl Plain for crate::uapi::ib_xrc_policy {}
 // SAFETY: As above.
 unsafe impl Plain for crate::uapi::ib_xrc_srq_info {}
 // SAFETY: As above.
+unsafe impl Plain for crate::uapi::ib_xrc_srq_attr {}
+// SAFETY: As above.
 unsafe impl Plain for crate::uapi::ib_xrc_holder_info {}
 // SAFETY: As above.
 unsafe impl Plain for crate::uapi::ib_xrc_disconnect_info {}

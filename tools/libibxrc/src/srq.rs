@@ -41,7 +41,7 @@ pub struct SrqAttr {
 /// What else an SRQ can be created with.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SrqOptions<'a> {
-    /// Where it reports its limit and its backlog, until it is closed: an event file of the
+    /// Where it reports its limit, its backlog and its error, until it is closed: an event file of the
     /// same context. The events carry [`SrqAttr::user_handle`].
     pub events: Option<&'a EventFile>,
 }
@@ -72,6 +72,18 @@ impl From<&ib_xrc_srq_info> for SrqInfo {
             recv_msgs: raw.recv_msgs,
         }
     }
+}
+
+/// What an SRQ is like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SrqState {
+    /// Work requests that can be posted at a time, for good.
+    pub max_wr: u32,
+    /// Scatter entries of one.
+    pub max_sge: u32,
+    /// See [`Srq::set_limit`]; 0: there is none, or it was told.
+    pub limit: u32,
 }
 
 /// A piece of memory to receive into.
@@ -174,6 +186,23 @@ impl Srq {
         reply.result().map_err(|errno| {
             let meanings = [(Errno::EINVAL, "it has fewer entries than the limit")];
             Error::explained("set the limit of the SRQ", errno, &meanings)
+        })
+    }
+
+    /// What the kernel says of it, as ibv_query_srq(3).
+    pub fn query(&self) -> Result<SrqState> {
+        let mut attr = ib_xrc_srq_attr::default();
+        let request = Request::new(IB_XRC_OBJECT_SRQ, IB_XRC_METHOD_SRQ_QUERY)
+            .handle(IB_XRC_ATTR_SRQ_QUERY_HANDLE, self.handle.id())
+            .output(IB_XRC_ATTR_SRQ_QUERY_RESP_ATTR, &mut attr);
+        let reply = self.handle.context().call(request);
+        reply
+            .result()
+            .map_err(|errno| Error::call("query the SRQ", errno))?;
+        Ok(SrqState {
+            max_wr: attr.max_wr,
+            max_sge: attr.max_sge,
+            limit: attr.limit,
         })
     }
 

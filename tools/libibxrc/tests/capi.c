@@ -37,6 +37,7 @@ int main(void)
 	struct ibxrc_xrcd_init_attr xrcd_attr = { .fd = -1 };
 	struct ibxrc_tgt_qp_init_attr qp_attr = { 0 };
 	struct ibxrc_srq_init_attr srq_attr = { .max_wr = 1, .max_sge = 1 };
+	struct ibv_srq_attr srq_state;
 	struct ib_xrc_disconnect_info disconnect_info;
 	struct ib_xrc_policy policy;
 	struct ib_xrc_event event;
@@ -99,6 +100,7 @@ int main(void)
 	FAILS(ibxrc_create_srq(NULL, NULL, 1, 1, NULL), 0);
 	FAILS(ibxrc_create_srq_ex(NULL, NULL, &srq_attr), 0);
 	EINVALS(ibxrc_set_srq_limit(NULL, 1));
+	EINVALS(ibxrc_query_srq(NULL, &srq_state));
 	EINVALS(ibxrc_destroy_srq(NULL));
 	check("ibxrc_get_srq_num(NULL)", ibxrc_get_srq_num(NULL), 0);
 	EINVALS(ibxrc_post_srq_recv(NULL, &recv_wr, &bad_recv_wr));

@@ -154,11 +154,14 @@ static void test_srq(struct ibxrc_xrcd *xrcd, struct ibxrc_srq *srq,
 		.qp_type.xrc.remote_srqn = ibxrc_get_srq_num(srq),
 	}, *bad_wr;
 	struct ib_xrc_srq_info info = { 0 };
+	struct ibv_srq_attr attr;
 	uint32_t count;
 	int i;
 
 	report(ibxrc_set_srq_limit(srq, 5) == EINVAL, "a limit must fit");
 	report(!ibxrc_set_srq_limit(srq, 2), "it is set");
+	report(!ibxrc_query_srq(srq, &attr) && attr.max_wr == 4 &&
+	       attr.max_sge == 1 && !attr.srq_limit, "and is over, as it was reached");
 	report(event_is(events, &srq_context, IB_XRC_EVENT_SRQ_LIMIT,
 			ibxrc_get_srq_num(srq), 2), "and told at once");
 

@@ -477,8 +477,8 @@ struct ibxrc_srq_init_attr {
 	uint32_t max_sge;
 	void *srq_context;
 	/*
-	 * IBXRC_SRQ_INIT_ATTR_EVENTS: where to report that the limit is reached and
-	 * that messages back up. The events carry srq_context as user_handle. It
+	 * IBXRC_SRQ_INIT_ATTR_EVENTS: where to report that the limit is reached,
+	 * that messages back up, and that it is in error. The events carry srq_context as user_handle. It
 	 * must be of the same context.
 	 */
 	struct ibxrc_event_file *event_file;
@@ -495,6 +495,12 @@ struct ibxrc_srq *ibxrc_create_srq_ex(struct ibxrc_xrcd *xrcd,
  * there is no limit any more; 0 takes it away. EINVAL: more than fit.
  */
 int ibxrc_set_srq_limit(struct ibxrc_srq *srq, uint32_t limit);
+
+/*
+ * As ibv_query_srq(3): how many work requests fit, scatter entries of one, and the
+ * limit, which is 0 again once it was told.
+ */
+int ibxrc_query_srq(struct ibxrc_srq *srq, struct ibv_srq_attr *attr);
 
 /*
  * Destroy it. Buffers that are still posted come back without completion;

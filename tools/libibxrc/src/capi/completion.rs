@@ -243,6 +243,27 @@ pub(super) unsafe extern "C" fn ibxrc_set_srq_limit(srq: *mut ibxrc_srq, limit: 
 ///
 /// See `infiniband/xrc.h`.
 #[no_mangle]
+pub(super) unsafe extern "C" fn ibxrc_query_srq(
+    srq: *mut ibxrc_srq,
+    attr: *mut ibv_srq_attr,
+) -> c_int {
+    status((|| {
+        // SAFETY: The caller's word.
+        let (srq, attr) = unsafe { (get(srq)?, attr.as_mut().ok_or_else(null)?) };
+        let state = srq.query()?;
+        *attr = ibv_srq_attr {
+            max_wr: state.max_wr,
+            max_sge: state.max_sge,
+            srq_limit: state.limit,
+        };
+        Ok(())
+    })())
+}
+
+/// # Safety
+///
+/// See `infiniband/xrc.h`.
+#[no_mangle]
 pub(super) unsafe extern "C" fn ibxrc_destroy_srq(srq: *mut ibxrc_srq) -> c_int {
     // SAFETY: The caller's word.
     unsafe { close(srq, Srq::close) }

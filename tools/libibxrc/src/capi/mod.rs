@@ -205,7 +205,7 @@ mod declared {
             ibxrc_disconnect_close_tgt_qp ibxrc_list_tgt_qp_holders ibxrc_list_tgt_qpn_holders;
         completion: ibxrc_create_comp_channel ibxrc_destroy_comp_channel ibxrc_comp_channel_fd
             ibxrc_get_cq_event ibxrc_create_cq ibxrc_destroy_cq ibxrc_poll_cq
-            ibxrc_req_notify_cq ibxrc_create_srq ibxrc_create_srq_ex ibxrc_set_srq_limit
+            ibxrc_req_notify_cq ibxrc_create_srq ibxrc_create_srq_ex ibxrc_set_srq_limit ibxrc_query_srq
             ibxrc_destroy_srq ibxrc_get_srq_num ibxrc_post_srq_recv;
         mr: ibxrc_reg_mr ibxrc_reg_mr_iova ibxrc_mr_rkey ibxrc_dereg_mr;
         send: ibxrc_post_send;
