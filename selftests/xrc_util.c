@@ -728,6 +728,17 @@ int xrc_srq_limit(struct xrc *x, const struct xrc_srq *srq, __u32 limit)
 	return xrc_ioctl(x->fd, &cmd);
 }
 
+int xrc_srq_query(struct xrc *x, const struct xrc_srq *srq,
+		  struct ib_xrc_srq_attr *attr)
+{
+	union xrc_cmd cmd;
+
+	xrc_cmd_for(x, &cmd, IB_XRC_OBJECT_SRQ, IB_XRC_METHOD_SRQ_QUERY);
+	xrc_handle(&cmd, IB_XRC_ATTR_SRQ_QUERY_HANDLE, srq->handle);
+	xrc_out(&cmd, IB_XRC_ATTR_SRQ_QUERY_RESP_ATTR, attr, sizeof(*attr));
+	return xrc_ioctl(x->fd, &cmd);
+}
+
 int xrc_srq_destroy(struct xrc *x, struct xrc_srq *srq)
 {
 	union xrc_cmd cmd;

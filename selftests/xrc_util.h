@@ -184,6 +184,8 @@ int xrc_srq_create_report(struct xrc *x, __u32 xrcd, const struct xrc_cq *cq,
 			  __u32 max_wr, __u32 max_sge, __u64 user_handle,
 			  int event_file, struct xrc_srq *srq);
 int xrc_srq_limit(struct xrc *x, const struct xrc_srq *srq, __u32 limit);
+int xrc_srq_query(struct xrc *x, const struct xrc_srq *srq,
+		  struct ib_xrc_srq_attr *attr);
 int xrc_srq_destroy(struct xrc *x, struct xrc_srq *srq);
 int xrc_srq_kick(struct xrc *x, const struct xrc_srq *srq);
 /* Write a work request to the ring without telling the kernel. */
