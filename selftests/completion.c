@@ -53,7 +53,7 @@ FIXTURE_TEARDOWN(completion)
 
 /* ---------------------------------------------------------------- fields -- */
 
-enum what { SEND, SEND_WITH_IMM, WRITE_WITH_IMM, WHATS };
+enum what { SEND, SEND_WITH_IMM, WRITE_WITH_IMM, OPERATIONS };
 
 /* Every byte of the completion of what succeeds. */
 TEST_F_TIMEOUT(completion, fields, TIMEOUT)
@@ -70,7 +70,7 @@ TEST_F_TIMEOUT(completion, fields, TIMEOUT)
 	ASSERT_EQ(0, inbox_open(&self->x, self->xrcd, &self->cq, 8, 5 * PART,
 				XRC_NO_FD, &in));
 	send.srq_num = in.srq.srq_num;
-	for (what = 0; what < WHATS; what++) {
+	for (what = 0; what < OPERATIONS; what++) {
 		for (i = 0; i < 2 * ARRAY_SIZE(length); i++, n++) {
 			send.length = length[i / 2];
 			send.solicited = i & 1;

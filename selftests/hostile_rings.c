@@ -170,6 +170,9 @@ static void *write_on(void *arg)
 			write_any(a, &seed);
 		else
 			write_plausible(a, &seed);
+		/* Leave the messages time to come. */
+		if (rand_r(&seed) % 512 == 0)
+			usleep(rand_r(&seed) % 500);
 	}
 	return NULL;
 }
@@ -276,7 +279,7 @@ static void attack(struct __test_metadata *_metadata, hostile_t *self,
 {
 	struct attack a = { .x = &self->x, .garbage = garbage, .seed = seed };
 	pthread_t thread[WRITERS + 1];
-	unsigned int sent = 0, n = 0;
+	unsigned int sent = 0, n = 0, turn = 0;
 	__u64 taken = 0;
 	struct ib_xrc_event event;
 	int i, round, failed = 0;
@@ -301,6 +304,8 @@ static void attack(struct __test_metadata *_metadata, hostile_t *self,
 			for (i = 0; i < 8; i++, sent++)
 				ASSERT_EQ(0, send_on(self, &victim,
 						     a.srq.srq_num, &seed));
+			if (turn++ % 4)
+				continue;
 			ASSERT_EQ(0, neighbour_receives(self, n % 2, n))
 				TH_LOG("round %d, message %u", round, n);
 			n++;
@@ -350,7 +355,7 @@ TEST_F_TIMEOUT(hostile_rings, any, TIMEOUT)
 /* These last longer, and get further into the kernel. */
 TEST_F_TIMEOUT(hostile_rings, plausible, TIMEOUT)
 {
-	attack(_metadata, self, PLAUSIBLE, 815, 10, 200);
+	attack(_metadata, self, PLAUSIBLE, 815, 10, 300);
 }
 
 TEST_HARNESS_MAIN
