@@ -380,14 +380,16 @@ impl<B: Backend> TgtQp<B> {
 
         last.poll(gate, || arrivals.have_ended(connection).then_some(()))?;
 
-        let flushed_msgs = match deadline.poll(gate, none_waits) {
-            Ok(()) => 0,
-            Err(error) if error == ETIMEDOUT => arrivals.flush(connection),
-            Err(error) => return Err(error),
-        };
+        let mut flushed_msgs = 0;
 
-        // Those that were being copied.
-        last.poll(gate, none_waits)?;
+        match deadline.poll(gate, none_waits) {
+            Err(error) if error == ETIMEDOUT => last.poll(gate, || {
+                // Once more for those whose copy was begun, and had to be put off.
+                flushed_msgs += arrivals.flush(connection);
+                none_waits()
+            })?,
+            result => result?,
+        }
         Ok(flushed_msgs)
     }
 
