@@ -75,12 +75,15 @@ impl SoftCq {
     /// Adds a completion. Does not sleep.
     ///
     /// `EOVERFLOW`: the ring is full. The completion is lost, userspace is told by
-    /// `IB_XRC_CQ_RING_OVERFLOW`, and the CQ takes no more.
+    /// `IB_XRC_CQ_RING_OVERFLOW`, and the CQ takes no more. `EIO`: the device is gone.
     pub(super) fn complete(&self, cqe: &bindings::ib_xrc_cqe, solicited: bool) -> Result {
         let mut state = self.state.lock();
 
         if state.flags & bindings::IB_XRC_CQ_RING_OVERFLOW != 0 {
             return Err(EOVERFLOW);
+        }
+        if state.flags & bindings::IB_XRC_CQ_RING_DEAD != 0 {
+            return Err(EIO);
         }
 
         // An index that makes no sense says that the ring is full.
