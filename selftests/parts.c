@@ -109,6 +109,19 @@ static int receiver_wait(struct receiver *r, struct ib_xrc_cqe *cqe)
 	return xrc_cq_wait(&r->cq, cqe, XRC_TIMEOUT_MS);
 }
 
+/* Until messages have taken so many work requests, complete or not. */
+static int receiver_wait_taken(struct receiver *r, __u32 taken)
+{
+	long long end = xrc_now() + XRC_TIMEOUT_MS;
+
+	while (__atomic_load_n(&r->srq.ring->consumer, __ATOMIC_ACQUIRE) != taken) {
+		if (xrc_now() >= end)
+			return -ETIME;
+		usleep(100);
+	}
+	return 0;
+}
+
 /* Nothing completes for a while. */
 static bool receiver_idle(struct receiver *r)
 {
@@ -518,9 +531,7 @@ TEST_F_TIMEOUT(parts, cut_off_by_a_flood, TIMEOUT)
 	ASSERT_EQ(0, receiver_open(&self->x, self->xrcd, 3 * PART, &r));
 	ASSERT_EQ(0, receiver_post(&self->x, &r, 1));
 	ASSERT_EQ(0, send_part(&p->ini, r.srq.srq_num, IB_XRC_WIRE_MORE, 0, PART));
-	/* Without a work request it would go without a completion. */
-	while (__atomic_load_n(&r.srq.ring->consumer, __ATOMIC_ACQUIRE) != 1)
-		usleep(100);
+	ASSERT_EQ(0, receiver_wait_taken(&r, 1));
 	for (i = 0; i < 2 * self->limits.tgt_qp_recv_wr; i++)
 		ASSERT_EQ(0, send_part(&p->ini, r.srq.srq_num,
 				       IB_XRC_WIRE_MORE, 0, PART));
@@ -667,9 +678,7 @@ TEST_F_TIMEOUT(parts, out_of_order, TIMEOUT)
 		ASSERT_EQ(0, peer_open(&self->x, self->xrcd, &p));
 		ASSERT_EQ(0, send_part(&p.ini, r[0].srq.srq_num,
 				       IB_XRC_WIRE_MORE, 0, PART));
-		while (__atomic_load_n(&r[0].srq.ring->consumer,
-				       __ATOMIC_ACQUIRE) != i + 1)
-			usleep(100);
+		ASSERT_EQ(0, receiver_wait_taken(&r[0], i + 1));
 		ASSERT_EQ(0, send_part(&p.ini, r[bad[i].srq].srq.srq_num,
 				       bad[i].flags, 0, PART));
 		EXPECT_EQ(0, xrc_tgt_wait_state(&self->x, &p.qp, IBV_QPS_ERR))
@@ -702,6 +711,61 @@ TEST_F_TIMEOUT(parts, nothing_after_a_refused_message, TIMEOUT)
 	EXPECT_EQ(0, xrc_tgt_query(&self->x, &p->qp, NULL, &info));
 	EXPECT_EQ(1, info.refused_msgs);
 	EXPECT_EQ(0, info.recv_msgs);
+}
+
+/* Until so many messages wait at the two SRQs of a domain. */
+static int wait_waiting(struct xrc *x, __u32 xrcd, __u32 waiting)
+{
+	long long end = xrc_now() + XRC_TIMEOUT_MS;
+	struct ib_xrc_srq_info info[2];
+	__u32 count;
+	int ret;
+
+	do {
+		ret = xrc_list_srqs(x, xrcd, 0, info, 2, &count);
+		if (ret)
+			return ret;
+		if (count == 2 &&
+		    info[0].waiting_msgs + info[1].waiting_msgs == waiting)
+			return 0;
+		usleep(1000);
+	} while (xrc_now() < end);
+	return -ETIME;
+}
+
+/* Nor those that wait for a buffer when it is found out, at whichever SRQ. */
+TEST_F_TIMEOUT(parts, nothing_behind_a_refused_message, TIMEOUT)
+{
+	struct peer *p = &self->peer[0];
+	struct ib_xrc_tgt_qp_info info;
+	struct xrc_send send = {};
+	struct ib_xrc_cqe cqe;
+	struct receiver r[2];
+	int i;
+
+	for (i = 0; i < 2; i++)
+		ASSERT_EQ(0, receiver_open(&self->x, self->xrcd, PART, &r[i]));
+	for (i = 0; i < 10; i++) {
+		/* The first one at the second SRQ is before all others. */
+		send.srq_num = r[i % 2 ? 0 : 1].srq.srq_num;
+		send.length = i == 1 ? 9 : 8;
+		ASSERT_EQ(0, xrc_ini_send(&p->ini, &send));
+		ASSERT_EQ(0, wait_sent(&p->ini));
+	}
+	ASSERT_EQ(0, wait_waiting(&self->x, self->xrcd, 10));
+	r[0].size = 8;
+	ASSERT_EQ(0, receiver_post(&self->x, &r[0], 8));
+	ASSERT_EQ(0, receiver_wait(&r[0], &cqe));
+	EXPECT_EQ(IBV_WC_LOC_LEN_ERR, cqe.status);
+	EXPECT_EQ(0, xrc_tgt_wait_state(&self->x, &p->qp, IBV_QPS_ERR));
+	ASSERT_EQ(0, receiver_post(&self->x, &r[1], 8));
+	ASSERT_EQ(0, receiver_wait(&r[1], &cqe));
+	EXPECT_EQ(IBV_WC_SUCCESS, cqe.status);
+	EXPECT_TRUE(receiver_idle(&r[0]));
+	EXPECT_TRUE(receiver_idle(&r[1]));
+	EXPECT_EQ(0, xrc_tgt_query(&self->x, &p->qp, NULL, &info));
+	EXPECT_EQ(1, info.refused_msgs);
+	EXPECT_EQ(1, info.recv_msgs);
 }
 
 /* Of an RDMA_WRITE_WITH_IMM: the note takes a work request, not its buffers. */

@@ -144,7 +144,7 @@ impl SoftDomain {
 
         drop(pd);
         while let Some(srq) = self.pop_srq() {
-            srq.fail();
+            srq.device_removed();
         }
     }
 

@@ -77,9 +77,10 @@ impl Origin {
         self.is_from(&other.receiver) && self.message == other.message
     }
 
-    /// The message could not be taken: the TGT QP goes to the error state.
+    /// The message could not be taken: the TGT QP goes to the error state, and what has come after
+    /// it on its connection is dropped. Sleeps.
     pub(super) fn refuse(&self, error: QpError) {
-        self.receiver.refuse(self.connection, error);
+        self.receiver.refuse(self, error);
     }
 }
 

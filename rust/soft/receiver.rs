@@ -166,13 +166,43 @@ impl Receiver {
         }
     }
 
-    /// A message of this connection could not be taken.
-    pub(super) fn refuse(&self, connection: u32, error: QpError) {
+    /// Drops those messages that wait for a buffer for which `goes` says so. Returns how many.
+    /// Sleeps.
+    fn drop_where(&self, goes: impl Fn(&Origin) -> bool) -> u64 {
+        let mut num = 0;
+        let mut dropped = 0;
+
+        while let Some(srq) = self.domain.next_srq(num) {
+            dropped += srq.discard(self, &goes);
+            num = srq.num().saturating_add(1);
+        }
+        dropped
+    }
+
+    fn is_refused(&self, connection: u32) -> bool {
+        self.refused.load(Relaxed) == connection
+    }
+
+    /// Takes nothing more from this connection.
+    fn shut(&self, connection: u32) {
         if connection == self.target.connection() {
             self.refused.store(connection, Relaxed);
         }
+    }
+
+    fn give_up(&self, connection: u32, error: QpError) {
         self.target.refused();
         self.target.clone().give_up(connection, error);
+    }
+
+    /// A message could not be taken. Nor is what has come after it and waits for a buffer,
+    /// whichever SRQ it is for: requests are executed in order or not at all. Sleeps.
+    pub(super) fn refuse(&self, message: &Origin, error: QpError) {
+        self.shut(message.connection);
+        self.drop_where(|origin| {
+            origin.connection == message.connection && origin.message > message.message
+        });
+        self.give_up(message.connection, error);
     }
 
     /// A message of this connection, of `bytes` bytes, was delivered.
@@ -268,7 +298,13 @@ impl Receiver {
         if first {
             self.tallies.lock().arrived(connection);
         }
-        srq.enqueue(part)
+        srq.enqueue(part)?;
+        // Pairs with the lock of the queue: either `refuse` has seen this part there, or this sees
+        // that an earlier message was refused.
+        if self.is_refused(connection) {
+            srq.discard(self, |origin| origin.message == message);
+        }
+        Ok(())
     }
 }
 
@@ -276,11 +312,12 @@ impl QpHandler for Receiver {
     fn received(self: &Arc<Self>, queue: &Arc<RecvQueue>, buffer: RecvBuffer, wc: &WorkCompletion) {
         let connection = self.target.connection();
 
-        if self.refused.load(Relaxed) != connection {
+        if !self.is_refused(connection) {
             if self.deliver(queue, buffer, wc).is_ok() {
                 return;
             }
-            self.refuse(connection, QpError::Request);
+            self.shut(connection);
+            self.give_up(connection, QpError::Request);
         }
         // Nothing that comes now is taken, and there may be no buffer left to come back unused.
         self.cut();
@@ -332,13 +369,6 @@ impl Arrivals for Receiver {
     }
 
     fn flush(&self, connection: u32) -> u64 {
-        let mut num = 0;
-        let mut flushed = 0;
-
-        while let Some(srq) = self.domain.next_srq(num) {
-            flushed += srq.discard(self, |origin| origin.connection <= connection);
-            num = srq.num().saturating_add(1);
-        }
-        flushed
+        self.drop_where(|origin| origin.connection <= connection)
     }
 }

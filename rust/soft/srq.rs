@@ -301,18 +301,11 @@ impl SoftSrq {
         self.domain.remove_srq(self.num.get());
     }
 
-    /// Puts the SRQ in error, for good. Sleeps, but not while a part is copied.
-    pub(super) fn fail(&self) {
+    /// Puts the SRQ in error, for good, because it cannot go on. Sleeps.
+    fn fail(&self, error: Error) {
         // Their senders think that they arrived.
         self.stop(|origin| origin.refuse(QpError::Fatal));
-        self.queue
-            .lock()
-            .set_flags(&self.ring, bindings::IB_XRC_SRQ_RING_ERROR);
-    }
-
-    /// The same, because it cannot go on, and tells.
-    fn fail_by(&self, error: Error) {
-        self.fail();
+        self.show_error();
         self.queue.lock().raise(
             self.num.get(),
             bindings::IB_XRC_EVENT_SRQ_ERROR,
@@ -322,6 +315,19 @@ impl SoftSrq {
                 bindings::IB_XRC_SRQ_ERROR_RING
             },
         );
+    }
+
+    /// Puts the SRQ in error, for good: the device is gone, and the TGT QPs with it. Sleeps, but not
+    /// while a part is copied.
+    pub(super) fn device_removed(&self) {
+        self.stop(|_| {});
+        self.show_error();
+    }
+
+    fn show_error(&self) {
+        self.queue
+            .lock()
+            .set_flags(&self.ring, bindings::IB_XRC_SRQ_RING_ERROR);
     }
 
     /// Reads the next work request; if there is none, has userspace kick once it posts one.
@@ -654,7 +660,7 @@ impl WorkItem for SoftSrq {
                     break;
                 }
                 Err(error) => {
-                    this.fail_by(error);
+                    this.fail(error);
                     break;
                 }
             }

@@ -539,7 +539,10 @@ struct ib_xrc_tgt_qp_info {
 	/* Messages received and handed to an SRQ, and their bytes. */
 	__aligned_u64 recv_msgs;
 	__aligned_u64 recv_bytes;
-	/* Messages which have been refused (no such SRQ, too long, ...). */
+	/*
+	 * Messages which have been refused (no such SRQ, too long, ...), without
+	 * those that were dropped because they came after one.
+	 */
 	__aligned_u64 refused_msgs;
 	__aligned_u64 reserved;
 };
