@@ -169,6 +169,11 @@ int ib_xrc_helper_ib_check_mr_access(struct ib_device *device, unsigned int flag
 	return ib_check_mr_access(device, flags);
 }
 
+bool ib_xrc_helper_ib_access_writable(int access_flags)
+{
+	return ib_access_writable(access_flags);
+}
+
 u64 ib_xrc_helper_ib_dma_map_single(struct ib_device *device, void *addr, size_t size,
 				    enum dma_data_direction direction)
 {
@@ -193,6 +198,7 @@ void ib_xrc_helper_ib_dma_unmap_single(struct ib_device *device, u64 dma_addr, s
 #include <linux/mm.h>
 #include <linux/sched/signal.h>
 #include <linux/uaccess.h>
+#include <linux/userfaultfd_k.h>
 
 bool ib_xrc_helper_fatal_signal_pending(void)
 {
@@ -217,4 +223,9 @@ void ib_xrc_helper_memcpy_to_page(struct page *page, size_t offset, const char *
 unsigned long ib_xrc_helper_untagged_addr_remote(struct mm_struct *mm, unsigned long addr)
 {
 	return untagged_addr_remote(mm, addr);
+}
+
+bool ib_xrc_helper_userfaultfd_armed(struct vm_area_struct *vma)
+{
+	return userfaultfd_armed(vma);
 }

@@ -39,6 +39,7 @@ int ib_xrc_helper_ib_post_recv(struct ib_qp *qp, const struct ib_recv_wr *wr,
 			       const struct ib_recv_wr **bad_wr);
 
 int ib_xrc_helper_ib_check_mr_access(struct ib_device *device, unsigned int flags);
+bool ib_xrc_helper_ib_access_writable(int access_flags);
 
 u64 ib_xrc_helper_ib_dma_map_single(struct ib_device *device, void *addr, size_t size,
 				    enum dma_data_direction direction);
@@ -53,5 +54,6 @@ bool ib_xrc_helper_file_owner_or_capable(struct file *file);
 u32 ib_xrc_helper_new_encode_dev(dev_t dev);
 void ib_xrc_helper_memcpy_to_page(struct page *page, size_t offset, const char *from, size_t len);
 unsigned long ib_xrc_helper_untagged_addr_remote(struct mm_struct *mm, unsigned long addr);
+bool ib_xrc_helper_userfaultfd_armed(struct vm_area_struct *vma);
 
 #endif /* IB_XRC_HELPERS_H */

@@ -7,6 +7,8 @@
 pub(crate) mod anon_file;
 pub(crate) mod chardev;
 pub(crate) mod inode;
+mod mmap;
+pub(crate) mod own_memory;
 pub(crate) mod shared_memory;
 pub(crate) mod sleep;
 pub(crate) mod user_memory;

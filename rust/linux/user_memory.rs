@@ -15,20 +15,19 @@ use kernel::{
     },
     page::PAGE_SIZE,
     prelude::*,
-    sync::aref::ARef,
-    time::{
-        delay::fsleep,
-        Delta, //
-    }, //
+    sync::aref::ARef, //
 };
 
 use crate::bindings;
 
+use super::mmap::{
+    is_on_fuse,
+    lock_bounded,
+    untagged, //
+};
+
 /// Pages that are pinned at a time: few enough for the stack, and for nobody to miss them.
 const BATCH: usize = 16;
-
-/// How often to wait for the lock of an address space: 1, 2, 4, 8, 16 ms.
-const LOCK_TRIES: u32 = 5;
 
 /// The address space of the process that created it, whether or not that still runs.
 ///
@@ -70,8 +69,7 @@ impl UserMemory {
     /// * A fault that userfaultfd(2) would handle fails: `pin_user_pages_remote()` is not allowed to
     ///   drop the lock of the address space, without which userfaultfd does not wait.
     /// * Files on FUSE are refused, whose faults are answered by a process.
-    /// * The process can hold the lock of its own address space while it waits for another (mmap(2)
-    ///   of a FUSE file is enough), so that lock is waited for with a limit.
+    /// * The lock of the address space is waited for with a limit.
     /// * The memory of a process that exits meanwhile is not torn down in here (`mmput_async()`).
     ///
     /// What remains are memory reclaim and the block devices and servers behind file systems and
@@ -108,32 +106,13 @@ impl UserMemory {
     }
 }
 
-/// `mmap_read_lock()` that gives up.
-fn lock_bounded(mm: &MmWithUser) -> Option<MmapReadGuard<'_>> {
-    for attempt in 0..LOCK_TRIES {
-        if let Some(lock) = mm.mmap_read_trylock() {
-            return Some(lock);
-        }
-        fsleep(Delta::from_millis(1 << attempt));
-    }
-    mm.mmap_read_trylock()
-}
-
 /// How many bytes from `addr` on, at least one and at most `len`, are in one mapping whose faults
 /// wait for no process.
 fn reachable(lock: &MmapReadGuard<'_>, addr: usize, len: usize) -> Result<usize> {
     let vma = lock.vma_lookup(addr).ok_or(EFAULT)?;
 
-    // SAFETY: The mapping does not change while its address space is locked.
-    let file = unsafe { (*vma.as_ptr()).vm_file };
-
-    if !file.is_null() {
-        // SAFETY: The mapping holds the file, the file its inode, and that its file system.
-        let magic = unsafe { (*(*(*file).f_inode).i_sb).s_magic };
-
-        if magic == bindings::FUSE_SUPER_MAGIC as usize {
-            return Err(EFAULT);
-        }
+    if is_on_fuse(vma) {
+        return Err(EFAULT);
     }
 
     // `addr` is in the mapping.
@@ -156,8 +135,7 @@ impl Pinned {
     /// Pins the page at `addr` and those after it that hold `len` bytes, as far as they go in one
     /// step. `lock` is the lock of `mm`.
     fn pin(lock: &MmapReadGuard<'_>, mm: &MmWithUser, addr: usize, len: usize) -> Result<Self> {
-        // SAFETY: `mm` is locked. Any address will do.
-        let addr = unsafe { bindings::ib_xrc_helper_untagged_addr_remote(mm.as_raw(), addr) };
+        let addr = untagged(lock, mm, addr);
         let offset = addr % PAGE_SIZE;
         let len = reachable(lock, addr, len)?;
         let wanted = offset

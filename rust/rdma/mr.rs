@@ -4,7 +4,10 @@
 //!
 //! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h)
 
-use core::ptr::{null_mut, NonNull};
+use core::{
+    marker::PhantomData,
+    ptr::{null_mut, NonNull},
+};
 
 use kernel::{
     error::{from_err_ptr, to_result},
@@ -19,7 +22,7 @@ use super::{
     gate::GateGuard,
     pd::Pd,
 };
-use crate::bindings;
+use crate::{bindings, linux::own_memory::OwnMemory};
 
 /// What may be done to a region, `enum ib_access_flags`.
 #[derive(Clone, Copy)]
@@ -43,6 +46,13 @@ impl Access {
             return Err(EOPNOTSUPP);
         }
         Ok(Self(flags))
+    }
+
+    /// Whether memory is written to. Any context.
+    fn is_writable(self) -> bool {
+        // CAST: As the core has it.
+        // SAFETY: Looks at the flags only.
+        unsafe { bindings::ib_xrc_helper_ib_access_writable(self.0 as c_int) }
     }
 }
 
@@ -78,9 +88,57 @@ impl Region {
         })
     }
 
+    /// Has its pages be there, with no gate entered: they may take their time. `EOPNOTSUPP`: see
+    /// [`pinnable`](Self::pinnable). `EINTR`: a fatal signal came. Sleeps.
+    pub(crate) fn prefault(&self, access: Access) -> Result {
+        match OwnMemory::new(self.addr, self.length) {
+            Ok(memory) => memory.prefault(access.is_writable()),
+            // The driver will say so.
+            Err(_) => Ok(()),
+        }
+    }
+
+    /// Looks whether its pages can be had without waiting for another process. `EOPNOTSUPP`: not
+    /// if that is asked for them by userfaultfd(2) or FUSE. `None`: something else goes on in the
+    /// address space, which may take its time: to be tried again after
+    /// [`prefault`](Self::prefault). Sleeps, but not for long.
+    pub(crate) fn pinnable<'a>(
+        &self,
+        _gate: &'a GateGuard<'_>,
+        access: Access,
+    ) -> Result<Option<Pinnable<'a>>> {
+        let checked = match OwnMemory::new(self.addr, self.length) {
+            Ok(memory) => memory.check(),
+            // The driver will say so.
+            Err(_) => Ok(()),
+        };
+
+        match checked {
+            Err(error) if error == EBUSY => return Ok(None),
+            result => result?,
+        }
+        Ok(Some(Pinnable {
+            region: *self,
+            access,
+            _inside: PhantomData,
+        }))
+    }
+}
+
+/// A region of which was seen, from inside the gate, that it can be pinned without waiting for
+/// another process.
+///
+/// It remains so unless another thread puts something else in its place meanwhile.
+pub(crate) struct Pinnable<'a> {
+    region: Region,
+    access: Access,
+    _inside: PhantomData<&'a ()>,
+}
+
+impl Pinnable<'_> {
     /// Bytes of the pages that it touches.
-    pub(crate) fn pinned(&self) -> u64 {
-        self.pinned
+    pub(crate) fn bytes(&self) -> u64 {
+        self.region.pinned
     }
 }
 
@@ -109,13 +167,10 @@ impl Mr {
     /// Registers memory of the calling process. Fails with `EINVAL` if `gate` is not that of the
     /// PD's device, `EOPNOTSUPP` if its driver cannot do this for the kernel, or as the driver does.
     /// Sleeps, until all pages are there.
-    pub(crate) fn new(
-        gate: &GateGuard<'_>,
-        pd: &Arc<Pd>,
-        region: Region,
-        access: Access,
-    ) -> Result<Self> {
+    pub(crate) fn new(gate: &GateGuard<'_>, pd: &Arc<Pd>, memory: Pinnable<'_>) -> Result<Self> {
         let live = Live::new(gate, pd.device())?;
+        let Pinnable { region, access, .. } = memory;
+
         if !pd.device().can_reg_user_mr() {
             return Err(EOPNOTSUPP);
         }

@@ -21,10 +21,7 @@ use crate::{
     rdma::{
         device::Device,
         gate::GateGuard,
-        mr::{
-            Access,
-            Region, //
-        },
+        mr::Pinnable,
         recv_buffer::RECV_BUFFER_SIZE, //
     },
     xrc::{
@@ -125,9 +122,8 @@ impl Backend for Soft {
     fn reg_mr(
         domain: &Arc<Self::Domain>,
         gate: &GateGuard<'_>,
-        region: Region,
-        access: Access,
+        memory: Pinnable<'_>,
     ) -> Result<Arc<Self::Mr>> {
-        mr::SoftMr::new(domain, gate, region, access)
+        mr::SoftMr::new(domain, gate, memory)
     }
 }

@@ -15,9 +15,8 @@ use crate::{
     rdma::{
         gate::GateGuard,
         mr::{
-            Access,
             Mr,
-            Region, //
+            Pinnable, //
         }, //
     },
     xrc::backend, //
@@ -42,10 +41,9 @@ impl SoftMr {
     pub(super) fn new(
         domain: &Arc<SoftDomain>,
         gate: &GateGuard<'_>,
-        region: Region,
-        access: Access,
+        memory: Pinnable<'_>,
     ) -> Result<Arc<Self>> {
-        let mr = Mr::new(gate, &domain.pd()?, region, access)?;
+        let mr = Mr::new(gate, &domain.pd()?, memory)?;
         let mr = Arc::pin_init(
             pin_init!(Self {
                 domain: domain.clone(),

@@ -14,10 +14,7 @@ use crate::{
     rdma::{
         device::Device,
         gate::GateGuard,
-        mr::{
-            Access,
-            Region, //
-        },
+        mr::Pinnable,
         qp::QpError,
         qp_attr::{
             QpAttr,
@@ -226,7 +223,6 @@ pub(crate) trait Backend: Send + Sync + Sized + 'static {
     fn reg_mr(
         domain: &Arc<Self::Domain>,
         gate: &GateGuard<'_>,
-        region: Region,
-        access: Access,
+        memory: Pinnable<'_>,
     ) -> Result<Arc<Self::Mr>>;
 }

@@ -11,10 +11,7 @@ use crate::{
     linux::shared_memory::SharedMemory,
     rdma::{
         gate::GateGuard,
-        mr::{
-            Access,
-            Region, //
-        }, //
+        mr::Pinnable, //
     },
     uverbs::FromObject, //
 };
@@ -239,13 +236,12 @@ impl<B: Backend> MrHandle<B> {
     pub(crate) fn new(
         gate: &GateGuard<'_>,
         xrcd: &Arc<Xrcd<B>>,
-        region: Region,
-        access: Access,
+        memory: Pinnable<'_>,
     ) -> Result<Arc<Self>> {
         let domain = xrcd.domain_to_use()?;
-        let charge = domain.charge_mr(region.pinned())?;
+        let charge = domain.charge_mr(memory.bytes())?;
         let handle = Self {
-            mr: B::reg_mr(domain.backend(), gate, region, access)?,
+            mr: B::reg_mr(domain.backend(), gate, memory)?,
             _charge: charge,
             _xrcd: InUse::new(xrcd),
         };

@@ -851,9 +851,12 @@ enum ib_xrc_mr_methods {
  * overflows, no page is touched, ACCESS_FLAGS has unknown bits, or has
  * REMOTE_WRITE or REMOTE_ATOMIC without LOCAL_WRITE. EOPNOTSUPP: ACCESS_FLAGS has
  * others than LOCAL_WRITE, REMOTE_READ, REMOTE_WRITE, REMOTE_ATOMIC and those of
- * IB_UVERBS_ACCESS_OPTIONAL_RANGE, or the device's driver registers memory for
- * uverbs only (irdma, mthca, hns). EFAULT: the memory is not there, or may not be
- * written and LOCAL_WRITE is asked for. ENOMEM: RLIMIT_MEMLOCK. EPERM: that is 0.
+ * IB_UVERBS_ACCESS_OPTIONAL_RANGE; or the device's driver registers memory for
+ * uverbs only (irdma, mthca, hns); or some of the memory is registered with
+ * userfaultfd(2), or of a file on FUSE, even if its pages are there: other than with
+ * ibv_reg_mr(3), nobody waits for another process to bring them. EFAULT: the memory
+ * is not there, or may not be written and LOCAL_WRITE is asked for. ENOMEM:
+ * RLIMIT_MEMLOCK. EPERM: that is 0. EINTR: a fatal signal came.
  *
  * A request that the MR does not allow fails at the sender as IBTA says, and puts
  * the TGT QP in error.

@@ -46,9 +46,21 @@ fn reg(ctx: &Context, args: Reg<'_>) -> Result {
     let (xrc_device, gate) = ctx.enter()?;
     let region = Region::new(args.addr, args.length, args.iova.unwrap_or(args.addr))?;
     let access = Access::new(xrc_device.device(), args.access_flags)?;
-    let mr = MrHandle::new(&gate, &args.xrcd, region, access)?;
 
     drop(gate);
+
+    // Memory may take its time, which the removal of the device is not to wait for: so the pages are
+    // seen to before one is inside the gate.
+    let mr = loop {
+        region.prefault(access)?;
+
+        let (_, gate) = ctx.enter()?;
+
+        if let Some(memory) = region.pinnable(&gate, access)? {
+            break MrHandle::new(&gate, &args.xrcd, memory)?;
+        }
+    };
+
     args.rkey.write(&mr.mr().rkey())?;
     args.handle.commit(Object::Mr(mr));
     Ok(())
