@@ -5,12 +5,14 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/userfaultfd.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 
 #include "kselftest_harness.h"
+#include "memory_util.h"
 #include "xrc_util.h"
 
 #define TIMEOUT 120
@@ -817,6 +819,94 @@ TEST_F_TIMEOUT(mr, fork, TIMEOUT)
 	close(up[1]);
 	close(down[0]);
 	close(down[1]);
+}
+
+/* ------------------------------------ memory that waits for a process -- */
+
+/*
+ * Memory is refused whose page faults are for another process to answer, even if the
+ * pages are there now: nobody waits for that process.
+ */
+TEST_F_TIMEOUT(mr, userfaultfd, TIMEOUT)
+{
+	static const struct {
+		bool shared;
+		__u64 mode;
+		const char *what;
+	} kinds[] = {
+		{ false, UFFDIO_REGISTER_MODE_MISSING, "anonymous" },
+		{ false, UFFDIO_REGISTER_MODE_WP, "anonymous, write-protected" },
+		{ true, UFFDIO_REGISTER_MODE_MISSING, "memfd" },
+		{ true, UFFDIO_REGISTER_MODE_MINOR, "memfd, minor" },
+	};
+	const size_t p = self->page;
+	struct xrc_mr mr;
+	unsigned int i;
+	int fd, uffd;
+	__u8 *mem;
+
+	for (i = 0; i < 2 * ARRAY_SIZE(kinds); i++) {
+		const char *what = kinds[i / 2].what;
+
+		fd = kinds[i / 2].shared ? memfd_create("memory", MFD_CLOEXEC) : -1;
+		if (fd >= 0)
+			ASSERT_EQ(0, ftruncate(fd, 4 * p));
+		mem = mmap(NULL, 4 * p, PROT_READ | PROT_WRITE, fd < 0 ?
+			   MAP_PRIVATE | MAP_ANONYMOUS : MAP_SHARED, fd, 0);
+		ASSERT_NE(MAP_FAILED, mem);
+		if (i % 2)
+			memset(mem, 1, 4 * p);
+		uffd = memory_uffd(mem + p, p, kinds[i / 2].mode);
+		ASSERT_LE(0, uffd)
+			TH_LOG("%s", what);
+		EXPECT_EQ(-EOPNOTSUPP, xrc_mr_reg(&self->x, self->xrcd, mem + p, p,
+						  ALL, &mr))
+			TH_LOG("%s", what);
+		EXPECT_EQ(-EOPNOTSUPP, xrc_mr_reg(&self->x, self->xrcd, mem + p, 1,
+						  READ_ONLY, &mr));
+		EXPECT_EQ(-EOPNOTSUPP, xrc_mr_reg(&self->x, self->xrcd, mem + 1,
+						  4 * p - 1, ALL, &mr));
+		/* It has the pages only that it asked for. */
+		ASSERT_EQ(0, xrc_mr_reg(&self->x, self->xrcd, mem, p, ALL, &mr));
+		EXPECT_EQ(0, xrc_mr_dereg(&self->x, &mr));
+		ASSERT_EQ(0, xrc_mr_reg(&self->x, self->xrcd, mem + 2 * p, 2 * p,
+					ALL, &mr));
+		EXPECT_EQ(0, xrc_mr_dereg(&self->x, &mr));
+		/* And all, when the other one has nothing to say any more. */
+		ASSERT_EQ(0, memory_uffd_forget(uffd, mem + p, p));
+		ASSERT_EQ(0, xrc_mr_reg(&self->x, self->xrcd, mem, 4 * p, ALL,
+					&mr))
+			TH_LOG("%s", what);
+		EXPECT_EQ(0, xrc_mr_dereg(&self->x, &mr));
+		close(uffd);
+		close(fd);
+		munmap(mem, 4 * p);
+	}
+}
+
+TEST_F_TIMEOUT(mr, fuse, TIMEOUT)
+{
+	const int rw = PROT_READ | PROT_WRITE;
+	const size_t p = self->page;
+	struct memory_fuse fuse;
+	__u8 *shared, *private;
+	struct xrc_mr mr;
+
+	ASSERT_EQ(0, memory_fuse_open(&fuse));
+	shared = mmap(NULL, 2 * p, rw, MAP_SHARED, fuse.fd, 0);
+	private = mmap(NULL, 2 * p, rw, MAP_PRIVATE, fuse.fd, 0);
+	ASSERT_NE(MAP_FAILED, shared);
+	ASSERT_NE(MAP_FAILED, private);
+	EXPECT_EQ(-EOPNOTSUPP, xrc_mr_reg(&self->x, self->xrcd, shared, p,
+					  READ_ONLY, &mr));
+	EXPECT_EQ(-EOPNOTSUPP, xrc_mr_reg(&self->x, self->xrcd, shared, p, ALL,
+					  &mr));
+	EXPECT_EQ(-EOPNOTSUPP, xrc_mr_reg(&self->x, self->xrcd, private, p,
+					  READ_ONLY, &mr));
+	EXPECT_EQ(-EOPNOTSUPP, xrc_mr_reg(&self->x, self->xrcd, private + p, p,
+					  ALL, &mr));
+	EXPECT_FALSE(fuse.waited_for);
+	memory_fuse_close(&fuse);
 }
 
 /* ------------------------------------------------- errnos, as of uverbs -- */

@@ -3,7 +3,7 @@
  * A process with everything open while its device goes.
  *
  * Says "ready" when messages flow, readers of a completion channel and of an event
- * file wait, and so does a disconnect. The device is then to be removed, which all of
+ * file wait, and so do a disconnect and the registration of an MR. The device is then to be removed, which all of
  * them hear. It checks that every call says so, that everything can be closed, and says
  * "removed". When it reads a line the device must be back under the same name: old
  * files stay as they are, new ones work. Says "done".
@@ -24,7 +24,9 @@
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include <linux/userfaultfd.h>
 
+#include "memory_util.h"
 #include "xrc_util.h"
 
 #define BUFFERS 64
@@ -297,9 +299,83 @@ static void *poller(void *arg)
 	return (void *)(long)pfd.revents;
 }
 
+/* A process that registers memory, while its address space is locked. */
+struct registrant {
+	pid_t pid;
+	int go[2];
+	struct memory_fuse fuse;
+};
+
+static void *map_stuck(void *arg)
+{
+	const struct memory_fuse *fuse = arg;
+
+	return mmap(NULL, SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE,
+		    fuse->direct, 0);
+}
+
+static void start_registrant(struct registrant *r)
+{
+	static char mem[4096];
+	long long end;
+
+	need("FUSE", memory_fuse_open(&r->fuse));
+	if (pipe(r->go))
+		exit(1);
+	r->pid = fork();
+	if (!r->pid) {
+		pthread_t thread;
+		struct xrc_mr mr;
+		struct xrc x;
+		__u32 xrcd;
+		char c;
+
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		/* Only the parent answers. */
+		close(r->fuse.dev);
+		need("open", xrc_open(&x));
+		need("open XRCD", xrc_xrcd_open(&x, -1, 0, &xrcd));
+		if (read(r->go[0], &c, 1) != 1 ||
+		    pwrite(r->fuse.fd, mem, sizeof(mem), 0) != sizeof(mem) ||
+		    pthread_create(&thread, NULL, map_stuck, &r->fuse) ||
+		    read(r->go[0], &c, 1) != 1)
+			_exit(1);
+		_exit(xrc_mr_reg(&x, xrcd, mem, sizeof(mem), MR_ACCESS, &mr) !=
+		      -EIO);
+	}
+	memory_fuse_leave_files(&r->fuse);
+	if (write(r->go[1], "", 1) != 1)
+		exit(1);
+	end = xrc_now() + XRC_TIMEOUT_MS;
+	while (!r->fuse.waited_for) {
+		need("wait for FUSE", xrc_now() > end ? -ETIME : 0);
+		usleep(1000);
+	}
+	if (write(r->go[1], "", 1) != 1)
+		exit(1);
+	need("block in registration", xrc_wait_in_syscall(r->pid, SYS_ioctl));
+}
+
+/* Once the device is gone it hears so, as soon as it can be told. */
+static void end_registrant(struct registrant *r)
+{
+	int status = -1;
+
+	CHECK(0, waitpid(r->pid, NULL, WNOHANG));
+	memory_fuse_close(&r->fuse);
+	waitpid(r->pid, &status, 0);
+	CHECK(0, status);
+	close(r->go[0]);
+	close(r->go[1]);
+}
+
 /* Calls while the device goes: each works or says that it is gone. */
 static void *caller(void *arg)
 {
+	/* Pages that another process is to bring, and does not. */
+	void *absent = mmap(NULL, 4096, PROT_READ | PROT_WRITE,
+			    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	int uffd = memory_uffd(absent, 4096, UFFDIO_REGISTER_MODE_MISSING);
 	struct all *a = arg;
 	struct ib_xrc_tgt_qp_info info;
 	struct xrc_qp qp;
@@ -309,6 +385,7 @@ static void *caller(void *arg)
 	__u32 xrcd;
 	int ret;
 
+	CHECK(1, uffd >= 0);
 	for (;;) {
 		ret = xrc_tgt_create(&a->x, a->xrcd, &qp);
 		if (!ret)
@@ -325,6 +402,13 @@ static void *caller(void *arg)
 		if (!ret)
 			CHECK(0, xrc_mr_dereg(&a->x, &mr));
 		if (!ret) {
+			ret = xrc_mr_reg(&a->x, a->xrcd, absent, 4096, MR_ACCESS,
+					 &mr);
+			CHECK(1, ret == -EOPNOTSUPP || ret == -EIO);
+			if (ret == -EOPNOTSUPP)
+				ret = 0;
+		}
+		if (!ret) {
 			ret = xrc_cq_create(&a->x, 4, 0, -1, &cq);
 			if (!ret) {
 				ret = xrc_srq_create(&a->x, a->xrcd, &cq, 4, 1,
@@ -335,8 +419,10 @@ static void *caller(void *arg)
 			}
 		}
 		if (ret)
-			return (void *)(long)ret;
+			break;
 	}
+	close(uffd);
+	return (void *)(long)ret;
 }
 
 /* What was reported before is there, and that the device went is the end of it. */
@@ -483,6 +569,7 @@ int main(int argc, char **argv)
 	struct all *a = calloc(2, sizeof(*a)), *b = a + 1;
 	pthread_t threads[6];
 	struct reader reader = {}, event_reader = {};
+	struct registrant registrant;
 	struct ib_xrc_limits limits;
 	struct xrc late, node;
 	struct xrc_qp held;
@@ -499,6 +586,8 @@ int main(int argc, char **argv)
 	if (!idle)
 		sender = start_sender(a, &a->qp, a->srq.srq_num, 0);
 	held_sender = start_sender(b, &b->held, b->held_srq.srq_num, 3);
+	/* Last, so that nobody else has a part in its FUSE. */
+	start_registrant(&registrant);
 	reader.channel = a->idle_channel;
 	event_reader.channel = a->idle_events;
 	if (pthread_create(&threads[0], NULL, receiver, a) ||
@@ -536,6 +625,7 @@ int main(int argc, char **argv)
 		pthread_join(threads[5], &ret);
 		CHECK(-EIO, (long)ret);
 	}
+	end_registrant(&registrant);
 	CHECK(1, idle || xrc_check(a->written, SIZE, 1));
 	check_gone(a);
 	check_gone(b);
