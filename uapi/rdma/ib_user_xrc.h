@@ -825,6 +825,12 @@ struct ib_xrc_srq_ring {
  * rights that the creator of the SRQ has on its own memory. A message longer than
  * the buffers together completes with IB_WC_LOC_LEN_ERR, one for which a buffer
  * cannot be written with IB_WC_LOC_PROT_ERR.
+ *
+ * Nothing is pinned: what counts is what is mapped when a part of the message is
+ * copied. It is as if the creator wrote there at that time, but that the kernel does
+ * not wait for another process to bring a page: memory of which userfaultfd(2) is to
+ * be asked, and files on FUSE, cannot be written. When the creator has exited, or
+ * called execve(2), none can.
  */
 struct ib_xrc_recv_wqe {
 	__aligned_u64 wr_id;
