@@ -987,6 +987,13 @@ static int ini_open(struct xrc_ini *ini, unsigned int depth, size_t buf_size)
 	if (ret)
 		return -ret;
 	ini->mtu = port.active_mtu;
+	ini->peer = ini->gid;
+	/*
+	 * 0.5 s six times: a machine under load does not make it give up. Seven
+	 * times would be for ever on Soft-RoCE.
+	 */
+	ini->timeout = 17;
+	ini->retry_cnt = 6;
 
 	ini->slots = mmap(NULL, slots + buf_size, PROT_READ | PROT_WRITE,
 			  MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -1067,7 +1074,7 @@ int xrc_ini_connect(struct xrc_ini *ini, __u32 tgt_qp_num)
 		.min_rnr_timer = 12,
 		.ah_attr = {
 			.grh = {
-				.dgid = ini->gid,
+				.dgid = ini->peer,
 				.sgid_index = ini->gid_index,
 				.hop_limit = 64,
 			},
@@ -1084,12 +1091,8 @@ int xrc_ini_connect(struct xrc_ini *ini, __u32 tgt_qp_num)
 		return -ret;
 	attr.qp_state = IBV_QPS_RTS;
 	attr.sq_psn = ini->psn;
-	/*
-	 * 0.5 s six times: a machine under load does not make it give up. Seven
-	 * times would be for ever on Soft-RoCE.
-	 */
-	attr.timeout = 17;
-	attr.retry_cnt = 6;
+	attr.timeout = ini->timeout;
+	attr.retry_cnt = ini->retry_cnt;
 	/* For ever. */
 	attr.rnr_retry = 7;
 	attr.max_rd_atomic = 1;

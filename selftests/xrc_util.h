@@ -239,6 +239,10 @@ struct xrc_ini {
 	int gid_index;
 	int mtu;
 	__u32 psn;
+	/* For xrc_ini_connect(); xrc_ini_open() sets what suits most. */
+	union ibv_gid peer;	/* of the other side: that of this device */
+	__u8 timeout;
+	__u8 retry_cnt;
 };
 
 int xrc_ini_open(struct xrc_ini *ini, unsigned int depth, size_t buf_size);
