@@ -5,7 +5,7 @@
 use crate::{
     error::{Errno, Error, Result},
     verbs::*,
-    wire::{encode_send, HEADER_LEN},
+    wire::{encode_send, HEADER_LEN, PART_SIZE},
 };
 
 const POST: &str = "post a send work request";
@@ -19,8 +19,11 @@ const POST: &str = "post a send work request";
 /// and are not part of the message. RDMA READ, RDMA WRITE and atomics are posted as they
 /// are.
 ///
-/// EINVAL: no SRQ number, no room for the header. EOPNOTSUPP: another opcode. Else what
-/// ibv_post_send(3) returns.
+/// One work request stays one, so that this is for messages of one part.
+///
+/// EINVAL: no SRQ number, no room for the header. EMSGSIZE: message and header are longer
+/// than a part, [`PART_SIZE`]. EOPNOTSUPP: another opcode. Else what ibv_post_send(3)
+/// returns.
 ///
 /// # Safety
 ///
@@ -79,6 +82,14 @@ unsafe fn translate(wr: &ibv_send_wr) -> Result<ibv_send_wr> {
     // SAFETY: It is an integer, whatever it means.
     let srq_num = unsafe { wr.qp_type.xrc.remote_srqn };
     let encoded = encode_send(srq_num, imm, solicited)?;
+    // SAFETY: The caller's word.
+    if unsafe { total_len(wr) } > PART_SIZE as u64 {
+        return Err(Error::Call {
+            what: POST,
+            errno: Errno::EMSGSIZE,
+            advice: "with its header it is longer than one part",
+        });
+    }
     if let Some(header) = encoded.header {
         let room = if wr.num_sge > 0 && !wr.sg_list.is_null() {
             // SAFETY: There is at least one element.
@@ -102,6 +113,21 @@ unsafe fn translate(wr: &ibv_send_wr) -> Result<ibv_send_wr> {
     out.opcode = IBV_WR_SEND_WITH_IMM;
     out.__bindgen_anon_1.imm_data = encoded.imm.to_be();
     Ok(out)
+}
+
+/// Bytes of the scatter list.
+///
+/// # Safety
+///
+/// As [`post_send`].
+unsafe fn total_len(wr: &ibv_send_wr) -> u64 {
+    if wr.sg_list.is_null() {
+        return 0;
+    }
+    let n = usize::try_from(wr.num_sge).unwrap_or(0);
+    // SAFETY: The caller's word.
+    let sges = unsafe { std::slice::from_raw_parts(wr.sg_list, n) };
+    sges.iter().map(|sge| u64::from(sge.length)).sum()
 }
 
 #[cfg(test)]
@@ -170,6 +196,22 @@ mod tests {
             assert_eq!(error.errno(), Errno::EINVAL);
         }
         assert_eq!(buffer, [7; 7]);
+    }
+
+    #[test]
+    fn what_is_longer_than_a_part_is_refused() {
+        let mut buffer = vec![7; PART_SIZE + 1];
+        for opcode in [IBV_WR_SEND, IBV_WR_SEND_WITH_IMM] {
+            let (first, second) = buffer.split_at_mut(PART_SIZE);
+            let mut sges = [sge(first), sge(second)];
+            // SAFETY: All pointers are good.
+            let error = unsafe { translate(&wr(opcode, &mut sges)) }.map(|_| ());
+            assert_eq!(error.unwrap_err().errno(), Errno::EMSGSIZE);
+            assert_eq!(buffer[..8], [7; 8]);
+        }
+        let mut sges = [sge(&mut buffer[1..])];
+        // SAFETY: All pointers are good.
+        assert!(unsafe { translate(&wr(IBV_WR_SEND, &mut sges)) }.is_ok());
     }
 
     #[test]

@@ -571,9 +571,13 @@ int ibxrc_dereg_mr(struct ibxrc_mr *mr);
  *
  * RDMA READ, RDMA WRITE and atomics are posted as they are.
  *
- * Errors: as ibv_post_send(3); EINVAL the SRQ number has more than 24 bits, or
- * sg_list[0] is shorter than 8 bytes with IBV_WR_SEND_WITH_IMM; EOPNOTSUPP another
- * opcode. *bad_wr is the first work request that was not posted.
+ * One work request stays one, so that this is for messages of one part: at most
+ * IB_XRC_WIRE_PART_SIZE bytes, the header included.
+ *
+ * Errors: as ibv_post_send(3); EMSGSIZE it is longer; EINVAL the SRQ number has
+ * more than 24 bits, or sg_list[0] is shorter than 8 bytes with
+ * IBV_WR_SEND_WITH_IMM; EOPNOTSUPP another opcode. *bad_wr is the first work request
+ * that was not posted.
  */
 int ibxrc_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr,
 		    struct ibv_send_wr **bad_wr);
