@@ -59,9 +59,21 @@ impl fmt::Display for WcStatus {
     }
 }
 
+/// What completed (`enum ibv_wc_opcode`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct WcOpcode(pub u32);
+
+impl WcOpcode {
+    /// A SEND or SEND_WITH_IMM, which is in the buffers.
+    pub const RECV: Self = WcOpcode(verbs::IBV_WC_RECV);
+    /// An RDMA_WRITE_WITH_IMM, which is in memory that was registered.
+    pub const RECV_RDMA_WITH_IMM: Self = WcOpcode(verbs::IBV_WC_RECV_RDMA_WITH_IMM);
+}
+
 /// A completion of a receive work request.
 ///
-/// If `status` is no success, `byte_len`, `imm`, `solicited` and `src_qp` mean nothing.
+/// If `status` is no success, `opcode`, `byte_len`, `imm`, `solicited` and `src_qp` mean
+/// nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Wc {
@@ -69,7 +81,9 @@ pub struct Wc {
     pub wr_id: u64,
     /// How it ended.
     pub status: WcStatus,
-    /// Bytes received.
+    /// What was received.
+    pub opcode: WcOpcode,
+    /// Bytes received, or written.
     pub byte_len: u32,
     /// Immediate data, in host byte order, if the message has it.
     pub imm: Option<u32>,
@@ -90,6 +104,7 @@ impl From<&ib_xrc_cqe> for Wc {
         Wc {
             wr_id: cqe.wr_id,
             status: WcStatus(cqe.status),
+            opcode: WcOpcode(cqe.opcode),
             byte_len: cqe.byte_len,
             imm: (cqe.wc_flags & IB_XRC_WC_WITH_IMM != 0).then(|| u32::from_be(cqe.imm_data)),
             solicited: cqe.wc_flags & IB_XRC_WC_SOLICITED != 0,
@@ -238,6 +253,7 @@ mod tests {
     fn completions_are_in_host_byte_order() {
         let mut cqe = ib_xrc_cqe {
             wr_id: 7,
+            opcode: IB_XRC_WC_RECV_RDMA_WITH_IMM,
             byte_len: 100,
             imm_data: 0x0102_0304u32.to_be(),
             srq_num: 5,
@@ -245,6 +261,7 @@ mod tests {
         };
         let wc = Wc::from(&cqe);
         assert!(wc.status.is_success());
+        assert_eq!(wc.opcode, WcOpcode::RECV_RDMA_WITH_IMM);
         assert_eq!(
             (wc.wr_id, wc.byte_len, wc.imm, wc.srq_num),
             (7, 100, None, 5)

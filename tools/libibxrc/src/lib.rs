@@ -51,7 +51,7 @@ mod xrcd;
 
 pub use comp_channel::{CompChannel, CompEvent};
 pub use context::{list_devices, Context, DeviceInfo, DeviceSelector, Limits};
-pub use cq::{Cq, Wc, WcStatus};
+pub use cq::{Cq, Wc, WcOpcode, WcStatus};
 pub use error::{CloseError, Errno, Error, Result};
 pub use event::{Event, EventKind, QpError, ReclaimReason, SrqError};
 pub use event_file::{EventFile, ReportTo};
