@@ -73,6 +73,7 @@ impl Role for Creator {
             gid: device.gid().gid,
             lid: device.lid(),
             mtu: device.mtu(),
+            rd_atomic: device.rd_atomic(),
         };
         self.tgt_qp = Some(tgt_qp);
         Ok(Report::Connected(Some(address)))

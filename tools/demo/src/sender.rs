@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use anyhow::{anyhow, bail, Result};
 use clap::Args;
-use ibxrc_ini::{Device, IniQp, IniQpAttr, Send};
+use ibxrc_ini::{Device, Send, SenderAttr};
 
 use crate::{
     message::{Random, Stream},
@@ -31,7 +31,7 @@ pub struct Options {
 }
 
 pub struct Sender {
-    qp: IniQp,
+    qp: ibxrc_ini::Sender,
     streams: Vec<Stream>,
     /// Whose turn it is.
     turns: Random,
@@ -40,13 +40,13 @@ pub struct Sender {
 impl Sender {
     pub fn start(options: &Options) -> Result<Self> {
         let device = Device::open(&options.device, 1)?;
-        let attr = IniQpAttr {
+        let mut attr = SenderAttr {
             max_len: options.max_len,
-            psn: 0x00ab_cdef,
             ..Default::default()
         };
+        attr.qp.psn = 0x00ab_cdef;
         Ok(Sender {
-            qp: IniQp::create(&device, attr)?,
+            qp: ibxrc_ini::Sender::create(&device, attr)?,
             streams: (0..options.streams)
                 .map(|stream| Stream::new(options.seed, stream, options.max_len))
                 .collect(),

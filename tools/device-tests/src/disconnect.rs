@@ -6,7 +6,7 @@ use std::{thread, time::Duration};
 
 use anyhow::{anyhow, ensure, Context as _, Result};
 use ibxrc::{Context, Errno, Error, QpAttr, QpState};
-use ibxrc_ini::{Device, IniQp, IniQpAttr};
+use ibxrc_ini::{Device, Sender, SenderAttr};
 
 use crate::{
     setup::{anonymous, connected, device, ensure_errno, named, send, tgt_attr, Posted, PATIENCE},
@@ -33,7 +33,7 @@ fn connect() -> Result<()> {
     let (one, two) = (Context::open(&device())?, Context::open(&device())?);
     let (mine, other) = (named(&one, &file)?, named(&two, &file)?);
     let device = Device::open(&device(), 1)?;
-    let ini = IniQp::create(&device, IniQpAttr::default())?;
+    let ini = Sender::create(&device, SenderAttr::default())?;
     let attr = tgt_attr(&device, &ini);
     let tgt = mine.create_tgt_qp()?;
     let error = tgt.connect_timeout(&attr, Duration::ZERO).err();

@@ -7,7 +7,7 @@ use ibxrc::{
     verbs::IBV_ACCESS_REMOTE_WRITE, DomainPolicy, Errno, EventKind, Mr, MrAccess, MrAttr, QpAttr,
     QpError, ReportTo, TgtQp, TgtQpOptions, Xrcd,
 };
-use ibxrc_ini::{Address, Device, IniQp, IniQpAttr};
+use ibxrc_ini::{Address, Device, Sender, SenderAttr};
 
 use crate::{
     setup::{anonymous, anonymous_with, device, ensure_errno, expect_event, tgt_attr},
@@ -56,10 +56,10 @@ impl Memory {
 }
 
 /// A TGT QP that takes RDMA WRITEs, and who sends them.
-fn connected(xrcd: &Xrcd, options: TgtQpOptions<'_>) -> Result<(TgtQp, IniQp)> {
+fn connected(xrcd: &Xrcd, options: TgtQpOptions<'_>) -> Result<(TgtQp, Sender)> {
     let tgt = xrcd.create_tgt_qp_with(options)?;
     let device = Device::open(&device(), 1)?;
-    let mut ini = IniQp::create(&device, IniQpAttr::default())?;
+    let mut ini = Sender::create(&device, SenderAttr::default())?;
     tgt.connect(&QpAttr {
         access_flags: Some(IBV_ACCESS_REMOTE_WRITE),
         ..tgt_attr(&device, &ini)
@@ -72,7 +72,7 @@ fn connected(xrcd: &Xrcd, options: TgtQpOptions<'_>) -> Result<(TgtQp, IniQp)> {
     Ok((tgt, ini))
 }
 
-fn write(ini: &mut IniQp, contents: &[u8], addr: u64, mr: &Mr) -> Result<()> {
+fn write(ini: &mut Sender, contents: &[u8], addr: u64, mr: &Mr) -> Result<()> {
     let slot = ini.free_slot()?;
     ini.buffer(slot)[..contents.len()].copy_from_slice(contents);
     ini.rdma_write(slot, contents.len() as u32, addr, mr.rkey())?;

@@ -13,7 +13,7 @@ use ibxrc::{
     CompChannel, Context, Cq, DomainPolicy, Errno, EventFile, EventKind, QpAttr, QpState, Sge, Srq,
     SrqAttr, SrqOptions, TgtQp, Wc, Xrcd, XrcdOptions,
 };
-use ibxrc_ini::{Address, Device, IniQp, IniQpAttr, Send};
+use ibxrc_ini::{Address, Device, Send, Sender, SenderAttr};
 
 /// An SRQ number that no domain has.
 pub const NO_SRQ: u32 = 0x00ff_ffff;
@@ -53,16 +53,16 @@ pub fn anonymous_with(policy: DomainPolicy) -> Result<(Context, Xrcd)> {
 }
 
 /// A TGT QP and an INI QP that are connected to each other.
-pub fn connected(xrcd: &Xrcd) -> Result<(TgtQp, IniQp)> {
+pub fn connected(xrcd: &Xrcd) -> Result<(TgtQp, Sender)> {
     let tgt = xrcd.create_tgt_qp()?;
     let ini = connect(&tgt)?;
     Ok((tgt, ini))
 }
 
 /// An INI QP that is connected to a TGT QP in the RESET state, and that to it.
-pub fn connect(tgt: &TgtQp) -> Result<IniQp> {
+pub fn connect(tgt: &TgtQp) -> Result<Sender> {
     let device = Device::open(&device(), 1)?;
-    let mut ini = IniQp::create(&device, IniQpAttr::default())?;
+    let mut ini = Sender::create(&device, SenderAttr::default())?;
     tgt.connect(&tgt_attr(&device, &ini))?;
     ini.connect(&Address {
         qp_num: tgt.qp_num(),
@@ -73,14 +73,14 @@ pub fn connect(tgt: &TgtQp) -> Result<IniQp> {
 }
 
 /// What connects a TGT QP to an INI QP of the same device.
-pub fn tgt_attr(device: &Device, ini: &IniQp) -> QpAttr {
+pub fn tgt_attr(device: &Device, ini: &Sender) -> QpAttr {
     ini.address()
         .tgt_attr(device.port(), device.gid().index, device.mtu())
 }
 
 /// Sends a message.
 pub fn send(
-    ini: &mut IniQp,
+    ini: &mut Sender,
     srq_num: u32,
     contents: &[u8],
     imm: Option<u32>,
@@ -99,7 +99,7 @@ pub fn send(
 }
 
 /// Sends what the TGT QP refuses, which puts it in error.
-pub fn send_refused(ini: &mut IniQp) -> Result<()> {
+pub fn send_refused(ini: &mut Sender) -> Result<()> {
     send(ini, NO_SRQ, b"to nobody", None, false)?;
     // Whether it is acknowledged before the TGT QP is in error is open.
     let _ = ini.drain();

@@ -4,7 +4,7 @@
 
 use anyhow::{ensure, Context as _, Result};
 use ibxrc::{Context, Errno, Error, QpAttr, QpState};
-use ibxrc_ini::{Device, IniQp, IniQpAttr};
+use ibxrc_ini::{Device, Sender, SenderAttr};
 
 use crate::{
     setup::{anonymous, device, ensure_errno, named, tgt_attr},
@@ -21,9 +21,9 @@ pub const TESTS: &[Test] = &[
     ("who holds a TGT QP is listed", holders),
 ];
 
-fn ini() -> Result<(Device, IniQp)> {
+fn ini() -> Result<(Device, Sender)> {
     let device = Device::open(&device(), 1)?;
-    let ini = IniQp::create(&device, IniQpAttr::default())?;
+    let ini = Sender::create(&device, SenderAttr::default())?;
     Ok((device, ini))
 }
 

@@ -20,6 +20,8 @@ pub struct Address {
     pub lid: u16,
     /// Its port's MTU: `enum ibv_mtu`.
     pub mtu: u32,
+    /// How many RDMA READs and atomics may be outstanding.
+    pub rd_atomic: u8,
 }
 
 impl Address {
@@ -37,7 +39,7 @@ impl Address {
             path_mtu: Some(self.mtu.min(mtu)),
             dest_qp_num: Some(self.qp_num),
             rq_psn: Some(self.psn),
-            max_dest_rd_atomic: Some(1),
+            max_dest_rd_atomic: Some(self.rd_atomic),
             // 0.64 ms: soon enough, without a storm of retries.
             min_rnr_timer: Some(12),
             ..Default::default()

@@ -16,6 +16,9 @@ use crate::{
     Error, Result,
 };
 
+/// More than this is of no use to anybody.
+const MAX_RD_ATOMIC: i32 = 16;
+
 /// # Invariants
 ///
 /// The pointers are of libibverbs, and open.
@@ -26,6 +29,7 @@ pub(crate) struct Opened {
     pub(crate) gid: GidEntry,
     pub(crate) lid: u16,
     pub(crate) mtu: u32,
+    pub(crate) rd_atomic: u8,
     name: String,
 }
 
@@ -71,6 +75,7 @@ impl Device {
             gid,
             lid: 0,
             mtu: IBV_MTU_1024,
+            rd_atomic: 0,
             name: name.to_string(),
         };
         let mut attr = ibv_port_attr::default();
@@ -82,6 +87,14 @@ impl Device {
         }
         opened.lid = attr.lid;
         opened.mtu = attr.active_mtu;
+        let mut attr = ibv_device_attr::default();
+        // SAFETY: It writes `attr`.
+        let errno = unsafe { ibv_query_device(context.as_ptr(), &mut attr) };
+        if errno != 0 {
+            return Err(Error::returned("query the device", errno));
+        }
+        let most = attr.max_qp_rd_atom.min(attr.max_qp_init_rd_atom);
+        opened.rd_atomic = most.clamp(0, MAX_RD_ATOMIC) as u8;
         Ok(Device(Arc::new(opened)))
     }
 
@@ -108,6 +121,11 @@ impl Device {
     /// The port's MTU: `enum ibv_mtu`.
     pub fn mtu(&self) -> u32 {
         self.0.mtu
+    }
+
+    /// How many RDMA READs and atomics of a QP may be outstanding, in both directions.
+    pub fn rd_atomic(&self) -> u8 {
+        self.0.rd_atomic
     }
 }
 

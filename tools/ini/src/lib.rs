@@ -1,33 +1,40 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 
-//! The sender's side of XRC over RC: an ordinary libibverbs RC QP, wrapped as far as
-//! the demo and the tests need it.
+//! The sender's side of XRC over RC: an RC QP of libibverbs and an [`ibxrc::IniQp`] on it,
+//! wrapped as far as the demo and the tests need it.
 //!
 //! ```no_run
 //! # fn main() -> ibxrc_ini::Result<()> {
-//! use ibxrc_ini::{Device, IniQp, IniQpAttr, Send};
+//! use ibxrc_ini::{Device, Send, Sender, SenderAttr};
 //!
 //! let device = Device::open("rxe0", 1)?;
-//! let mut qp = IniQp::create(&device, IniQpAttr::default())?;
-//! let tgt = todo!("create a TGT QP, connected with qp.address().tgt_attr(...)");
-//! qp.connect(&tgt)?;
-//! let slot = qp.free_slot()?;
-//! qp.buffer(slot).copy_from_slice(b"hello");
-//! qp.send(Send { slot, len: 5, srq_num: 1, imm: None, solicited: false })?;
-//! qp.drain()?;
+//! let mut sender = Sender::create(&device, SenderAttr::default())?;
+//! let tgt = todo!("create a TGT QP, connected with sender.address().tgt_attr(...)");
+//! sender.connect(&tgt)?;
+//! let slot = sender.free_slot()?;
+//! sender.buffer(slot)[..5].copy_from_slice(b"hello");
+//! sender.send(Send { slot, len: 5, srq_num: 1, imm: None, solicited: false })?;
+//! sender.drain()?;
 //! # Ok(())
 //! # }
 //! ```
+//!
+//! [`IniQp`] is what is below it: any work requests, from any of its memory.
 
 mod address;
 mod device;
 mod gid;
+mod memory;
 mod qp;
+mod sender;
+mod work;
 
 pub use address::Address;
 pub use device::Device;
 pub use gid::{find_gid, Gid, GidEntry};
-pub use qp::{IniQp, IniQpAttr, Send};
+pub use qp::{IniQp, IniQpAttr};
+pub use sender::{Send, Sender, SenderAttr};
+pub use work::{Op, Work};
 
 use std::io;
 

@@ -2,19 +2,39 @@
 
 //! An RC QP that sends to TGT QPs.
 
-use std::{ffi::CStr, fmt, ptr::NonNull};
+use std::{
+    collections::VecDeque,
+    fmt,
+    ops::Range,
+    os::fd::BorrowedFd,
+    ptr::NonNull,
+    time::{Duration, Instant},
+};
 
-use ibxrc::{post_send, verbs::*, wire::HEADER_LEN};
+use ibxrc::verbs::*;
+use rustix::{
+    event::{poll, PollFd, PollFlags, Timespec},
+    io::Errno,
+};
 
-use crate::{address::Address, device::Device, Error, Result};
+use crate::{address::Address, device::Device, memory::Memory, work::Work, Error, Result};
+
+const EOPNOTSUPP: i32 = Errno::OPNOTSUPP.raw_os_error();
+
+/// Elements of a scatter list, one of them for the header of a message.
+const MAX_SGE: u32 = 4;
 
 /// How to create an [`IniQp`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IniQpAttr {
-    /// Messages that may be on their way at a time: each has a slot of memory.
-    pub slots: u32,
-    /// Bytes of the longest message.
-    pub max_len: u32,
+    /// Work requests of the RC QP that may be posted at a time.
+    pub depth: u32,
+    /// Work requests that may be outstanding.
+    pub max_wr: u32,
+    /// Bytes of inline data that a work request may have.
+    pub max_inline: u32,
+    /// Bytes of its memory.
+    pub memory: usize,
     /// Number of the first packet that it sends, 24 bits.
     pub psn: u32,
     /// How long it waits for an acknowledgement: 4.096 us * 2^timeout.
@@ -28,8 +48,10 @@ pub struct IniQpAttr {
 impl Default for IniQpAttr {
     fn default() -> Self {
         IniQpAttr {
-            slots: 32,
-            max_len: 4096,
+            depth: 64,
+            max_wr: 256,
+            max_inline: 0,
+            memory: 1 << 20,
             psn: 0,
             // 268 ms, 7 times: an emulated machine can be slow to answer, but a TGT QP that
             // is gone must be noticed.
@@ -40,102 +62,19 @@ impl Default for IniQpAttr {
     }
 }
 
-/// A message to send.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Send {
-    /// The slot that it is in: of [`IniQp::free_slot`].
-    pub slot: u32,
-    /// Its length in bytes.
-    pub len: u32,
-    /// The SRQ to send it to.
-    pub srq_num: u32,
-    /// Immediate data, in host byte order, if it is to have any.
-    pub imm: Option<u32>,
-    /// Ask for a solicited event.
-    pub solicited: bool,
-}
-
-/// Registered memory: slots of a header and a message each.
-///
-/// # Invariants
-///
-/// `base` is a boxed slice of `slots * slot_len` bytes, registered as `mr`.
-struct Memory {
-    base: NonNull<u8>,
-    mr: NonNull<ibv_mr>,
-    slots: usize,
-    slot_len: usize,
-}
-
-impl Memory {
-    fn new(device: &Device, attr: &IniQpAttr) -> Result<Self> {
-        let slots = attr.slots as usize;
-        let slot_len = HEADER_LEN + attr.max_len as usize;
-        let memory = vec![0u8; slots * slot_len].into_boxed_slice();
-        let len = memory.len();
-        let base: NonNull<u8> = NonNull::from(Box::leak(memory)).cast();
-        // SAFETY: The memory stays until the registration is gone.
-        let mr = unsafe {
-            ibv_reg_mr(
-                device.0.pd.as_ptr(),
-                base.as_ptr().cast(),
-                len,
-                IBV_ACCESS_LOCAL_WRITE as i32,
-            )
-        };
-        let Some(mr) = NonNull::new(mr) else {
-            let error = Error::last("register memory");
-            // SAFETY: Leaked above.
-            drop(unsafe { Box::from_raw(slice_of(base, len)) });
-            return Err(error);
-        };
-        // INVARIANT: Just registered.
-        Ok(Memory {
-            base,
-            mr,
-            slots,
-            slot_len,
-        })
-    }
-
-    /// Where a slot is: its header is followed by the message.
-    fn slot(&self, slot: u32) -> *mut u8 {
-        let slot = slot as usize;
-        assert!(slot < self.slots, "there is no slot {slot}");
-        // SAFETY: Inside of the memory.
-        unsafe { self.base.as_ptr().add(slot * self.slot_len) }
-    }
-}
-
-fn slice_of(base: NonNull<u8>, len: usize) -> *mut [u8] {
-    std::ptr::slice_from_raw_parts_mut(base.as_ptr(), len)
-}
-
-impl Drop for Memory {
-    fn drop(&mut self) {
-        // SAFETY: Type invariant. What cannot be deregistered must not be freed.
-        unsafe {
-            if ibv_dereg_mr(self.mr.as_ptr()) == 0 {
-                drop(Box::from_raw(slice_of(
-                    self.base,
-                    self.slots * self.slot_len,
-                )));
-            }
-        }
-    }
-}
-
 /// An RC QP with memory to send from.
 ///
 /// # Invariants
 ///
-/// The pointers are of libibverbs. Slots in `free` are not posted.
+/// The pointers are of libibverbs.
 pub struct IniQp {
     qp: NonNull<ibv_qp>,
     cq: NonNull<ibv_cq>,
     channel: NonNull<ibv_comp_channel>,
+    ini: ibxrc::IniQp,
     memory: Memory,
-    free: Vec<u32>,
+    /// Completions that nobody polled yet.
+    ready: VecDeque<ibv_wc>,
     attr: IniQpAttr,
     device: Device,
 }
@@ -147,7 +86,7 @@ impl IniQp {
     /// Creates it, in the RESET state.
     pub fn create(device: &Device, attr: IniQpAttr) -> Result<Self> {
         let context = device.0.context.as_ptr();
-        let memory = Memory::new(device, &attr)?;
+        let memory = Memory::new(device, attr.memory)?;
         // SAFETY: An open context.
         let channel = NonNull::new(unsafe { ibv_create_comp_channel(context) })
             .ok_or_else(|| Error::last("create a completion channel"))?;
@@ -155,7 +94,7 @@ impl IniQp {
         let cq = NonNull::new(unsafe {
             ibv_create_cq(
                 context,
-                attr.slots as i32,
+                attr.depth as i32,
                 std::ptr::null_mut(),
                 channel.as_ptr(),
                 0,
@@ -171,12 +110,12 @@ impl IniQp {
             send_cq: cq.as_ptr(),
             recv_cq: cq.as_ptr(),
             cap: ibv_qp_cap {
-                max_send_wr: attr.slots,
-                max_send_sge: 1,
+                max_send_wr: attr.depth,
+                max_send_sge: MAX_SGE,
                 ..Default::default()
             },
             qp_type: IBV_QPT_RC,
-            sq_sig_all: 1,
+            sq_sig_all: 0,
             ..Default::default()
         };
         // SAFETY: A PD and a CQ of the same context.
@@ -190,13 +129,31 @@ impl IniQp {
                 }
                 error
             })?;
-        // INVARIANT: Just created, and nothing is posted.
+        let ini_attr = ibxrc::IniQpAttr {
+            max_send_wr: attr.max_wr,
+            max_inline_data: attr.max_inline,
+        };
+        // SAFETY: It is dropped before the PD, and not used any more when the QP is gone.
+        let ini = match unsafe { ibxrc::IniQp::new(qp, ini_attr) } {
+            Ok(ini) => ini,
+            Err(error) => {
+                // SAFETY: Just created.
+                unsafe {
+                    ibv_destroy_qp(qp.as_ptr());
+                    ibv_destroy_cq(cq.as_ptr());
+                    ibv_destroy_comp_channel(channel.as_ptr());
+                }
+                return Err(error.into());
+            }
+        };
+        // INVARIANT: Just created.
         Ok(IniQp {
             qp,
             cq,
             channel,
             memory,
-            free: (0..attr.slots).rev().collect(),
+            ini,
+            ready: VecDeque::new(),
             attr,
             device: device.clone(),
         })
@@ -216,6 +173,7 @@ impl IniQp {
             gid: self.device.gid().gid,
             lid: self.device.lid(),
             mtu: self.device.mtu(),
+            rd_atomic: self.device.rd_atomic(),
         }
     }
 
@@ -267,7 +225,7 @@ impl IniQp {
             timeout: self.attr.timeout,
             retry_cnt: self.attr.retry_cnt,
             rnr_retry: self.attr.rnr_retry,
-            max_rd_atomic: 1,
+            max_rd_atomic: tgt.rd_atomic.min(self.device.rd_atomic()),
             ..Default::default()
         };
         let mask = IBV_QP_STATE
@@ -287,166 +245,171 @@ impl IniQp {
         }
     }
 
-    /// A slot that is not on its way, waiting for one if need be.
-    ///
-    /// A message that could not be sent is an error here.
-    pub fn free_slot(&mut self) -> Result<u32> {
-        loop {
-            if let Some(slot) = self.free.pop() {
-                return Ok(slot);
-            }
-            self.wait()?;
-        }
-    }
-
-    /// The memory of a slot of [`IniQp::free_slot`], to write a message to.
+    /// Bytes of its memory, of which there are `attr.memory`. Those that an RDMA READ or an
+    /// atomic goes to are to be looked at when it is done only.
     ///
     /// # Panics
     ///
-    /// If there is no such slot, or it is not the caller's.
-    pub fn buffer(&mut self, slot: u32) -> &mut [u8] {
-        assert!(!self.free.contains(&slot));
-        let len = self.memory.slot_len - HEADER_LEN;
-        // SAFETY: Inside of the slot, after its header. Whoever got the slot from
-        // `free_slot` has not sent it yet, or overwrites what is on its way: the device only
-        // reads it.
-        unsafe { std::slice::from_raw_parts_mut(self.memory.slot(slot).add(HEADER_LEN), len) }
+    /// If there are no such bytes.
+    pub fn memory(&self, range: Range<usize>) -> &[u8] {
+        self.memory.slice(range)
     }
 
-    /// Sends the message in a slot. The slot is free again when that is done.
-    pub fn send(&mut self, send: Send) -> Result<()> {
-        if send.len as usize > self.memory.slot_len - HEADER_LEN {
-            return Err(ibxrc::Error::InvalidArgument(format!(
-                "a message of {} bytes in a slot of {}",
-                send.len, self.attr.max_len
-            ))
-            .into());
+    /// The same, to be written to. What is to be sent must not change before that is done.
+    ///
+    /// # Panics
+    ///
+    /// If there are no such bytes.
+    pub fn memory_mut(&mut self, range: Range<usize>) -> &mut [u8] {
+        self.memory.slice_mut(range)
+    }
+
+    /// Posts a work request. ENOMEM: `attr.max_wr` are outstanding.
+    ///
+    /// # Panics
+    ///
+    /// If its range is not in the memory.
+    pub fn post(&mut self, work: &Work) -> Result<()> {
+        self.post_scattered(work, &[work.range.clone()], false)
+    }
+
+    /// The same from several ranges, and not from the work request's. `inline`: what is in
+    /// them may be overwritten at once.
+    ///
+    /// # Panics
+    ///
+    /// If one of them is not in the memory.
+    pub fn post_scattered(
+        &mut self,
+        work: &Work,
+        ranges: &[Range<usize>],
+        inline: bool,
+    ) -> Result<()> {
+        let sge = |range: &Range<usize>| self.memory.sge(range.clone());
+        let mut sges: Vec<_> = ranges.iter().map(sge).collect();
+        let mut wr = work.wr();
+        wr.sg_list = sges.as_mut_ptr();
+        wr.num_sge = sges.len() as i32;
+        if inline {
+            wr.send_flags |= IBV_SEND_INLINE;
         }
-        let start = self.memory.slot(send.slot) as u64;
-        let header = HEADER_LEN as u32;
-        let mut sge = ibv_sge {
-            addr: start,
-            length: send.len + header,
-            // SAFETY: Type invariant.
-            lkey: unsafe { self.memory.mr.as_ref() }.lkey,
-        };
-        let mut wr = ibv_send_wr {
-            wr_id: send.slot.into(),
-            sg_list: &mut sge,
-            num_sge: 1,
-            opcode: IBV_WR_SEND_WITH_IMM,
-            send_flags: IBV_SEND_SIGNALED,
+        // SAFETY: The memory stays until the QP is gone.
+        Ok(unsafe { self.ini.post(&wr) }?)
+    }
+
+    /// Makes it as it was after [`IniQp::create`]. What was outstanding does not complete.
+    pub fn reset(&mut self) -> Result<()> {
+        let mut attr = ibv_qp_attr {
+            qp_state: IBV_QPS_RESET,
             ..Default::default()
         };
-        match send.imm {
-            Some(imm) => wr.__bindgen_anon_1.imm_data = imm.to_be(),
-            // Without a header the message starts behind the room for it.
-            None => {
-                wr.opcode = IBV_WR_SEND;
-                sge.addr += u64::from(header);
-                sge.length -= header;
-            }
-        }
-        if send.solicited {
-            wr.send_flags |= IBV_SEND_SOLICITED;
-        }
-        wr.qp_type.xrc.remote_srqn = send.srq_num;
-        // SAFETY: A QP, and memory that stays until the slot is free again.
-        Ok(unsafe { post_send(self.qp.as_ptr(), &wr) }?)
-    }
-
-    /// Writes the start of a slot's contents to memory of the peer, by RDMA. The slot is free
-    /// again when that is done.
-    pub fn rdma_write(&mut self, slot: u32, len: u32, addr: u64, rkey: u32) -> Result<()> {
-        let mut sge = ibv_sge {
-            addr: self.buffer(slot)[..len as usize].as_ptr() as u64,
-            length: len,
-            // SAFETY: Type invariant.
-            lkey: unsafe { self.memory.mr.as_ref() }.lkey,
-        };
-        let mut wr = ibv_send_wr {
-            wr_id: slot.into(),
-            sg_list: &mut sge,
-            num_sge: 1,
-            opcode: IBV_WR_RDMA_WRITE,
-            send_flags: IBV_SEND_SIGNALED,
-            ..Default::default()
-        };
-        wr.wr.rdma.remote_addr = addr;
-        wr.wr.rdma.rkey = rkey;
-        // SAFETY: A QP, and memory that stays until the slot is free again.
-        Ok(unsafe { post_send(self.qp.as_ptr(), &wr) }?)
-    }
-
-    /// Waits until everything that was sent is acknowledged.
-    pub fn drain(&mut self) -> Result<()> {
-        while self.free.len() < self.memory.slots {
-            self.wait()?;
-        }
+        self.modify("reset the RC QP", &mut attr, IBV_QP_STATE)?;
+        self.ini.reset();
+        self.fetch()?;
+        self.ready.clear();
         Ok(())
     }
 
-    /// Waits until a slot is free that was not.
-    fn wait(&mut self) -> Result<()> {
-        if self.poll()? > 0 {
-            return Ok(());
-        }
-        let cq = self.cq.as_ptr();
-        let what = "ask for a completion event";
-        // SAFETY: Type invariant.
-        let notify = unsafe { (*(*cq).context).ops.req_notify_cq };
-        let Some(notify) = notify else {
-            return Err(Error::returned(what, 95));
+    /// Puts it in error, which flushes what is outstanding.
+    pub fn fail(&mut self) -> Result<()> {
+        let mut attr = ibv_qp_attr {
+            qp_state: IBV_QPS_ERR,
+            ..Default::default()
         };
-        // SAFETY: A CQ of that context.
-        let errno = unsafe { notify(cq, 0) };
-        if errno != 0 {
-            return Err(Error::returned(what, errno));
-        }
-        while self.poll()? == 0 {
-            let (mut cq, mut context) = (std::ptr::null_mut(), std::ptr::null_mut());
-            // SAFETY: Type invariant. It waits.
-            let got = unsafe { ibv_get_cq_event(self.channel.as_ptr(), &mut cq, &mut context) };
-            if got != 0 {
-                return Err(Error::last("wait for a completion event"));
-            }
-            // SAFETY: Our CQ, whose event it was.
-            unsafe {
-                ibv_ack_cq_events(cq, 1);
-                notify(cq, 0);
-            }
-        }
+        self.modify("put the RC QP in error", &mut attr, IBV_QP_STATE)
+    }
+
+    /// Appends the completions that there are.
+    pub fn poll(&mut self, done: &mut Vec<ibv_wc>) -> Result<()> {
+        self.fetch()?;
+        done.extend(self.ready.drain(..));
         Ok(())
     }
 
-    /// Takes completions. Returns how many there were.
-    fn poll(&mut self) -> Result<usize> {
+    /// Waits until there are completions. `false`: none came in that time.
+    pub fn wait(&mut self, timeout: Duration) -> Result<bool> {
+        let deadline = Instant::now() + timeout;
+        loop {
+            self.fetch()?;
+            if self.ready.is_empty() {
+                self.arm()?;
+                // What came before it was armed gives no event.
+                self.fetch()?;
+            }
+            if !self.ready.is_empty() {
+                return Ok(true);
+            }
+            if !self.wait_for_event(deadline)? {
+                return Ok(false);
+            }
+        }
+    }
+
+    /// Takes the completions of the RC QP.
+    fn fetch(&mut self) -> Result<()> {
+        const WHAT: &str = "poll a CQ";
         let cq = self.cq.as_ptr();
-        let mut wcs = [ibv_wc::default(); 16];
         // SAFETY: Type invariant.
         let poll = unsafe { (*(*cq).context).ops.poll_cq };
-        let what = "poll a CQ";
-        let poll = poll.ok_or_else(|| Error::returned(what, 95))?;
-        // SAFETY: A CQ of that context, and as many elements.
-        let n = unsafe { poll(cq, wcs.len() as i32, wcs.as_mut_ptr()) };
-        let n = usize::try_from(n).map_err(|_| Error::returned(what, n))?;
-        let mut failed = None;
-        for wc in &wcs[..n] {
-            self.free.push(wc.wr_id as u32);
-            if wc.status != IBV_WC_SUCCESS && failed.is_none() {
-                failed = Some(wc.status);
+        let poll = poll.ok_or_else(|| Error::returned(WHAT, EOPNOTSUPP))?;
+        loop {
+            let mut wcs = [ibv_wc::default(); 16];
+            // SAFETY: A CQ of that context, and as many elements.
+            let n = unsafe { poll(cq, wcs.len() as i32, wcs.as_mut_ptr()) };
+            let n = usize::try_from(n).map_err(|_| Error::returned(WHAT, n))?;
+            if n == 0 {
+                return Ok(());
+            }
+            for wc in &wcs[..n] {
+                self.ready.extend(self.ini.completed(wc));
+                while let Some(flushed) = self.ini.flushed() {
+                    self.ready.push_back(flushed);
+                }
             }
         }
-        match failed {
-            None => Ok(n),
-            Some(status) => Err(Error::Send {
-                // SAFETY: It returns a constant string for every status.
-                reason: unsafe { CStr::from_ptr(ibv_wc_status_str(status)) }
-                    .to_string_lossy()
-                    .into_owned(),
-                status,
-            }),
+    }
+
+    /// The next completion makes the channel readable.
+    fn arm(&mut self) -> Result<()> {
+        const WHAT: &str = "ask for a completion event";
+        let cq = self.cq.as_ptr();
+        // SAFETY: Type invariant.
+        let notify = unsafe { (*(*cq).context).ops.req_notify_cq };
+        let notify = notify.ok_or_else(|| Error::returned(WHAT, EOPNOTSUPP))?;
+        // SAFETY: A CQ of that context.
+        match unsafe { notify(cq, 0) } {
+            0 => Ok(()),
+            errno => Err(Error::returned(WHAT, errno)),
         }
+    }
+
+    /// Waits for an event and takes it. `false`: there was none until then.
+    fn wait_for_event(&mut self, deadline: Instant) -> Result<bool> {
+        let left = deadline.saturating_duration_since(Instant::now());
+        // SAFETY: Type invariant: the channel is open.
+        let fd = unsafe { BorrowedFd::borrow_raw(self.channel.as_ref().fd) };
+        let timeout = Timespec {
+            tv_sec: left.as_secs() as i64,
+            tv_nsec: left.subsec_nanos().into(),
+        };
+        match poll(&mut [PollFd::new(&fd, PollFlags::IN)], Some(&timeout)) {
+            Ok(0) => return Ok(false),
+            Ok(_) => (),
+            Err(Errno::INTR) => return Ok(true),
+            Err(errno) => {
+                let what = "wait for a completion event";
+                return Err(Error::returned(what, errno.raw_os_error()));
+            }
+        }
+        let (mut cq, mut context) = (std::ptr::null_mut(), std::ptr::null_mut());
+        // SAFETY: Type invariant.
+        let got = unsafe { ibv_get_cq_event(self.channel.as_ptr(), &mut cq, &mut context) };
+        if got != 0 {
+            return Err(Error::last("take a completion event"));
+        }
+        // SAFETY: Our CQ, whose event it was.
+        unsafe { ibv_ack_cq_events(cq, 1) };
+        Ok(true)
     }
 }
 

@@ -17,8 +17,8 @@
 //! - [`Mr`] is memory that senders read and write by RDMA.
 //! - [`EventFile`] tells of TGT QPs that are created, in error or destroyed, and of what
 //!   else happens.
-//! - [`wire`] has what a sender must know, [`post_send`] is for one that uses
-//!   libibverbs.
+//! - [`IniQp`] is the sender's side: an RC QP of libibverbs, used as if it were an XRC one.
+//!   [`wire`] has what travels.
 //!
 //! Objects keep what they were made with alive, and are closed when they are dropped;
 //! `close` tells whether that worked. All of them may be used from several threads.
@@ -55,7 +55,7 @@ pub use cq::{Cq, Wc, WcOpcode, WcStatus};
 pub use error::{CloseError, Errno, Error, Result};
 pub use event::{Event, EventKind, QpError, ReclaimReason, SrqError};
 pub use event_file::{EventFile, ReportTo};
-pub use ini::post_send;
+pub use ini::{IniQp, IniQpAttr};
 pub use mr::{Mr, MrAccess, MrAttr};
 pub use policy::{DomainFlags, DomainPolicy, JobKey, Policy};
 pub use qp_attr::{AltPath, GlobalRoute, Path, QpAttr, QpState};

@@ -111,8 +111,13 @@ int main(void)
 	check("ibxrc_mr_rkey(NULL)", ibxrc_mr_rkey(NULL), 0);
 	EINVALS(ibxrc_dereg_mr(NULL));
 
-	EINVALS(ibxrc_post_send(NULL, &send_wr, &bad_send_wr));
+	FAILS(ibxrc_create_ini_qp(NULL, NULL), 0);
+	EINVALS(ibxrc_destroy_ini_qp(NULL));
+	EINVALS(ibxrc_post_ini_send(NULL, &send_wr, &bad_send_wr));
 	check("bad_wr", bad_send_wr == &send_wr, 1);
+	FAILS(ibxrc_ini_completed(NULL, &wc.wc), -1);
+	FAILS(ibxrc_ini_flushed(NULL, &wc.wc), -1);
+	EINVALS(ibxrc_reset_ini_qp(NULL));
 
 	/* Where the module is not loaded, it says what to do. */
 	ret = ibxrc_list_devices(NULL, 0, &count);

@@ -133,13 +133,11 @@ int main(int argc, char **argv)
 	       ibxrc_get_cq_event(channel, &cq_context) == EAGAIN,
 	       "there is no event yet");
 
-	/* A SEND, and a SEND_WITH_IMM with room for its header in front. */
+	/* A SEND, and a SEND_WITH_IMM. */
 	strcpy(s.buffer, "plain");
-	strcpy(s.buffer + 64 + sizeof(struct ib_xrc_wire_hdr), "with immediate");
+	strcpy(s.buffer + 64, "with immediate");
 	send_sge[0] = (struct ibv_sge){ (uintptr_t)s.buffer, 6, s.mr->lkey };
-	send_sge[1] = (struct ibv_sge){ (uintptr_t)s.buffer + 64,
-					sizeof(struct ib_xrc_wire_hdr) + 15,
-					s.mr->lkey };
+	send_sge[1] = (struct ibv_sge){ (uintptr_t)s.buffer + 64, 15, s.mr->lkey };
 	for (i = 0; i < 2; i++)
 		send_wr[i] = (struct ibv_send_wr){
 			.wr_id = i, .sg_list = &send_sge[i], .num_sge = 1,
@@ -149,7 +147,8 @@ int main(int argc, char **argv)
 	send_wr[1].opcode = IBV_WR_SEND_WITH_IMM;
 	send_wr[1].imm_data = htonl(0xabcd1234);
 	send_wr[1].send_flags = IBV_SEND_SOLICITED;
-	report(!ibxrc_post_send(s.qp, send_wr, &bad_send_wr), "two messages are sent");
+	report(!ibxrc_post_ini_send(s.ini, send_wr, &bad_send_wr),
+	       "two messages are sent");
 
 	report(poll(&pollfd, 1, 20000) == 1 && pollfd.revents == POLLIN &&
 	       !ibxrc_get_cq_event(channel, &cq_context) && cq_context == &cq,
@@ -170,7 +169,7 @@ int main(int argc, char **argv)
 	report(ibxrc_poll_cq(cq, 3, wc) == 0, "that is all");
 
 	send_wr[1].qp_type.xrc.remote_srqn = 1 << 24;
-	report(ibxrc_post_send(s.qp, &send_wr[1], &bad_send_wr) == EINVAL &&
+	report(ibxrc_post_ini_send(s.ini, &send_wr[1], &bad_send_wr) == EINVAL &&
 	       bad_send_wr == &send_wr[1], "an SRQ number of 25 bits is refused");
 
 	report(ibxrc_close(context) == EBUSY && ibxrc_close_xrcd(xrcd) == EBUSY &&
@@ -191,6 +190,7 @@ int main(int argc, char **argv)
 	       !ibxrc_close_xrcd(xrcd), "everything closes");
 
 	test_lifetime(context, name);
+	test_send(context, name);
 	test_mr(context, name);
 	report(!ibxrc_close(context), "the context closes");
 

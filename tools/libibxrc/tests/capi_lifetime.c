@@ -165,7 +165,7 @@ static void test_srq(struct ibxrc_xrcd *xrcd, struct ibxrc_srq *srq,
 	report(event_is(events, &srq_context, IB_XRC_EVENT_SRQ_LIMIT,
 			ibxrc_get_srq_num(srq), 2), "and told at once");
 
-	report(!ibxrc_post_send(s->qp, &wr, &bad_wr), "a message");
+	report(!ibxrc_post_ini_send(s->ini, &wr, &bad_wr), "a message");
 	for (i = 0; i < 20000 && !info.waiting_msgs; i++) {
 		if (ibxrc_list_srqs(xrcd, &info, 1, &count))
 			break;
@@ -187,7 +187,7 @@ static void test_error(struct ibxrc_xrcd *xrcd, struct ibxrc_tgt_qp *qp,
 	}, *bad_wr;
 	uint32_t qp_num = ibxrc_tgt_qp_num(qp), count;
 
-	report(!ibxrc_post_send(s->qp, &wr, &bad_wr), "a message to nobody");
+	report(!ibxrc_post_ini_send(s->ini, &wr, &bad_wr), "a message to nobody");
 	report(event_is(xrcd_events, &xrcd_context, IB_XRC_EVENT_TGT_QP_RECLAIMED,
 			qp_num, IB_XRC_RECLAIM_ERROR), "takes the TGT QP away");
 	report(event_is(qp_events, &qp_context, IB_XRC_EVENT_TGT_QP_ERROR, qp_num,

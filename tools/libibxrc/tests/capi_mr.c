@@ -22,16 +22,10 @@ static int rdma(struct sender *s, enum ibv_wr_opcode opcode, uint64_t addr,
 		.wr.rdma = { .remote_addr = addr, .rkey = rkey },
 	};
 	struct ibv_wc wc;
-	int i;
 
-	if (ibxrc_post_send(s->qp, &wr, &bad))
+	if (ibxrc_post_ini_send(s->ini, &wr, &bad) || !poll_sender(s, &wc))
 		return -1;
-	for (i = 0; i < 20000; i++) {
-		if (ibv_poll_cq(s->cq, 1, &wc) == 1)
-			return wc.status;
-		usleep(1000);
-	}
-	return -1;
+	return wc.status;
 }
 
 void test_mr(struct ibxrc_context *context, const char *device)

@@ -55,6 +55,9 @@ int open_sender(struct sender *s, const char *name)
 		.qp_type = IBV_QPT_RC,
 		.sq_sig_all = 1,
 	};
+	struct ibxrc_ini_qp_init_attr ini_init = {
+		.max_send_wr = MAX_SEND_WR, .max_inline_data = MAX_INLINE,
+	};
 	struct ibv_port_attr port;
 
 	for (device = list; device && *device; device++)
@@ -75,7 +78,10 @@ int open_sender(struct sender *s, const char *name)
 			   IBV_ACCESS_LOCAL_WRITE);
 	init.send_cq = init.recv_cq = s->cq;
 	s->qp = ibv_create_qp(s->pd, &init);
-	return s->mr && s->qp;
+	if (!s->mr || !s->qp)
+		return 0;
+	s->ini = ibxrc_create_ini_qp(s->qp, &ini_init);
+	return s->ini != NULL;
 }
 
 struct ibv_qp_attr rtr_attr(struct sender *s, uint32_t qp_num, uint32_t psn)
@@ -114,10 +120,31 @@ int connect_sender(struct sender *s, uint32_t tgt_qp_num)
 void close_sender(struct sender *s)
 {
 	ibv_destroy_qp(s->qp);
+	ibxrc_destroy_ini_qp(s->ini);
 	ibv_dereg_mr(s->mr);
 	ibv_destroy_cq(s->cq);
 	ibv_dealloc_pd(s->pd);
 	ibv_close_device(s->context);
+}
+
+int poll_sender(struct sender *s, struct ibv_wc *wc)
+{
+	int i, got = 0;
+
+	for (i = 0; i < 20000; i++) {
+		do {
+			/* What the last completion was followed by. */
+			if (ibxrc_ini_flushed(s->ini, wc) == 1)
+				return 1;
+			if (ibv_poll_cq(s->cq, 1, wc) != 1)
+				break;
+			got = ibxrc_ini_completed(s->ini, wc);
+		} while (!got);
+		if (got)
+			return got == 1;
+		usleep(1000);
+	}
+	return 0;
 }
 
 int poll_n(struct ibxrc_cq *cq, int n, struct ibxrc_wc *wc)

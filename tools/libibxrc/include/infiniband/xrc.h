@@ -21,7 +21,7 @@
  *	ibxrc_poll_cq(cq, 16, wc);
  *
  * and a sender uses libibverbs with an ordinary RC QP, which it connects to the
- * TGT QP, and ibxrc_post_send() in place of ibv_post_send().
+ * TGT QP: see "senders" at the end.
  *
  * Conventions, which are those of libibverbs:
  *
@@ -72,6 +72,8 @@ struct ibxrc_srq;
 struct ibxrc_mr;
 /* A descriptor that tells of asynchronous events. */
 struct ibxrc_event_file;
+/* What makes an RC QP of libibverbs the sender's end of a connection. */
+struct ibxrc_ini_qp;
 
 /*
  * A completion. Of wc are valid: wr_id, status, qp_num (the TGT QP)
@@ -558,29 +560,104 @@ int ibxrc_dereg_mr(struct ibxrc_mr *mr);
 /* ------------------------------------------------------------- senders -- */
 
 /*
- * Post work requests to an ordinary RC QP of libibverbs that is connected to a
- * TGT QP, as ibv_post_send(3). qp_type.xrc.remote_srqn of each work request names
- * the SRQ, as on a QP of type IBV_QPT_XRC_SEND.
+ * Sending needs neither the kernel module nor a domain: only an RC QP of libibverbs,
+ * connected to a TGT QP, with what follows around it. The RC QP stays the caller's,
+ * who does with it
  *
- * IBV_WR_SEND needs nothing more. For IBV_WR_SEND_WITH_IMM the message carries its
- * immediate in a header, struct ib_xrc_wire_hdr, which this function writes into
- * the first 8 bytes of sg_list[0]: they are to be left free by the caller, are
- * not part of the message, and may be an entry of their own. Like the rest they
- * must stay untouched until the work request completes, unless IBV_SEND_INLINE is
- * set.
+ *	qp = ibv_create_qp(pd, &init);			IBV_QPT_RC
+ *	ini = ibxrc_create_ini_qp(qp, NULL);
+ *	ibv_modify_qp(qp, &attr, mask);			INIT, RTR, RTS
+ *	wr.qp_type.xrc.remote_srqn = srq_num;
+ *	ibxrc_post_ini_send(ini, &wr, &bad_wr);		not ibv_post_send()
+ *	while (ibv_poll_cq(cq, 1, &wc) == 1)
+ *		for (got = ibxrc_ini_completed(ini, &wc); got == 1;
+ *		     got = ibxrc_ini_flushed(ini, &wc))
+ *			use(&wc);
+ *	ibv_destroy_qp(qp);
+ *	ibxrc_destroy_ini_qp(ini);
  *
- * RDMA READ, RDMA WRITE and atomics are posted as they are.
+ * A work request becomes one of the RC QP, or several: one for every
+ * IB_XRC_WIRE_PART_SIZE bytes of a message, see Documentation/wire-format.rst. Those
+ * that the RC QP has no room for wait, and are posted by ibxrc_ini_completed(), so that
+ * completions must be polled for messages to get on. Completions come in order.
  *
- * One work request stays one, so that this is for messages of one part: at most
- * IB_XRC_WIRE_PART_SIZE bytes, the header included.
- *
- * Errors: as ibv_post_send(3); EMSGSIZE it is longer; EINVAL the SRQ number has
- * more than 24 bits, or sg_list[0] is shorter than 8 bytes with
- * IBV_WR_SEND_WITH_IMM; EOPNOTSUPP another opcode. *bad_wr is the first work request
- * that was not posted.
+ * - cap.max_send_wr: it need not be deeper than is good for throughput; with one of 1 a
+ *   message of any length gets through.
+ * - cap.max_send_sge: one more than work requests have; one that is sent with an
+ *   immediate takes it for the header.
+ * - cap.max_inline_data: inline data is copied, so that 0 will do; see below.
+ * - The CQ: room for cap.max_send_wr completions of the QP, whatever is signaled.
  */
-int ibxrc_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr,
-		    struct ibv_send_wr **bad_wr);
+
+struct ibxrc_ini_qp_init_attr {
+	/* No bits yet: 0. */
+	uint32_t comp_mask;
+	/*
+	 * Work requests that may be outstanding, and bytes of inline data that each
+	 * may have; 0: as with the RC QP.
+	 */
+	uint32_t max_send_wr;
+	uint32_t max_inline_data;
+};
+
+/*
+ * Make an INI QP of an RC QP in any state, to which nothing is posted. attr may be
+ * NULL, for zeroes. The RC QP belongs to the caller, but only ibxrc_post_ini_send()
+ * posts send work requests to it.
+ *
+ * Errors: EINVAL qp is no RC QP; EOPNOTSUPP there is no libibverbs.so.1; ENOMEM; what
+ * ibv_reg_mr(3) and ibv_query_qp(3) return.
+ */
+struct ibxrc_ini_qp *ibxrc_create_ini_qp(struct ibv_qp *qp,
+					 const struct ibxrc_ini_qp_init_attr *attr);
+
+/*
+ * Destroy it, not the RC QP. That is to be destroyed or moved to RESET before, else
+ * what is outstanding fails; its PD is to be there still.
+ */
+int ibxrc_destroy_ini_qp(struct ibxrc_ini_qp *ini);
+
+/*
+ * Post work requests as ibv_post_send(3) does to a QP of type IBV_QPT_XRC_SEND:
+ * qp_type.xrc.remote_srqn of each names the SRQ. All opcodes that such a QP has are
+ * there: SEND and RDMA WRITE, both with or without immediate, RDMA READ and atomics;
+ * and all flags. The memory of sg_list stays untouched until the work request
+ * completes or, with IBV_SEND_INLINE, until this returns.
+ *
+ * Errors: ENOMEM max_send_wr are outstanding; EMSGSIZE the data is longer than
+ * max_msg_sz of the port; EINVAL the SRQ number has more than 24 bits, there is more
+ * inline data than max_inline_data, or the scatter list, with the header, is longer
+ * than that of the RC QP; EOPNOTSUPP another opcode; else as ibv_post_send(3). *bad_wr
+ * is the first work request that was not posted.
+ */
+int ibxrc_post_ini_send(struct ibxrc_ini_qp *ini, struct ibv_send_wr *wr,
+			struct ibv_send_wr **bad_wr);
+
+/*
+ * Hand over a completion of the RC QP's send queue: all of them, in the order in which
+ * they are polled. Returns 1 and replaces *wc by the completion of the caller's work
+ * request, as the sender of a device with XRC sees it; or 0 if it is not the
+ * completion of one, which the caller may forget; or -1 with errno.
+ *
+ * If a work request that was accepted can not be posted later on, the QP goes to the
+ * error state, and the work request completes with IBV_WC_LOC_QP_OP_ERR and the errno
+ * value in vendor_err.
+ */
+int ibxrc_ini_completed(struct ibxrc_ini_qp *ini, struct ibv_wc *wc);
+
+/*
+ * When the RC QP is in error: take the completion of a work request that did not get
+ * to it. Returns 1 and writes *wc, or 0 if there is no other one, or -1 with errno. To
+ * be called after each ibxrc_ini_completed() until there is none.
+ */
+int ibxrc_ini_flushed(struct ibxrc_ini_qp *ini, struct ibv_wc *wc);
+
+/*
+ * To be called after the RC QP was moved to RESET, before anything is posted: what was
+ * outstanding is forgotten, and does not complete. Of completions that are still in
+ * the CQ ibxrc_ini_completed() makes nothing.
+ */
+int ibxrc_reset_ini_qp(struct ibxrc_ini_qp *ini);
 
 #ifdef __cplusplus
 }

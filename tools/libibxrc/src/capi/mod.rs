@@ -11,8 +11,8 @@ mod completion;
 mod device;
 mod domain;
 mod event;
+mod ini;
 mod mr;
-mod send;
 mod tgt_qp;
 
 use std::{
@@ -20,12 +20,13 @@ use std::{
     ffi::{c_char, c_int, c_void, CString},
     mem::MaybeUninit,
     ptr,
+    sync::Mutex,
 };
 
 use crate::{
     error::{CloseError, Errno, Error, Result},
     verbs::*,
-    CompChannel, Context, Cq, EventFile, Mr, ReportTo, Srq, TgtQp, Xrcd,
+    CompChannel, Context, Cq, EventFile, IniQp, Mr, ReportTo, Srq, TgtQp, Xrcd,
 };
 
 /// An opaque type of the header and the object behind it.
@@ -50,6 +51,7 @@ objects! {
     ibxrc_srq is Srq;
     ibxrc_mr is Mr;
     ibxrc_event_file is EventFile;
+    ibxrc_ini_qp is Mutex<IniQp>;
 }
 
 /// The object behind a pointer.
@@ -208,7 +210,8 @@ mod declared {
             ibxrc_req_notify_cq ibxrc_create_srq ibxrc_create_srq_ex ibxrc_set_srq_limit ibxrc_query_srq
             ibxrc_destroy_srq ibxrc_get_srq_num ibxrc_post_srq_recv;
         mr: ibxrc_reg_mr ibxrc_reg_mr_iova ibxrc_mr_rkey ibxrc_dereg_mr;
-        send: ibxrc_post_send;
+        ini: ibxrc_create_ini_qp ibxrc_destroy_ini_qp ibxrc_post_ini_send
+            ibxrc_ini_completed ibxrc_ini_flushed ibxrc_reset_ini_qp;
     }
 }
 
