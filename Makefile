@@ -5,6 +5,8 @@
 # there is. The module itself is described by Kbuild.
 
 export CMD SHARE EXTRA_PACKAGES SMP MEM TIMEOUT MIRROR KDIR DESTDIR STORM_SEED
+# bash would take it for the time since it was started.
+unexport SECONDS
 export PREFIX ?= /usr/local
 
 # The command belongs to the guest's shell: make expands no $ in it.
@@ -48,6 +50,9 @@ test:
 test-storm:
 	@scripts/test storm
 
+soak:
+	@SOAK_SECONDS=$(SECONDS) SOAK_SEED=$(SEED) scripts/test soak
+
 test-model:
 	@scripts/in-root make -C /src/tools CARGO_TARGET_DIR=/src/build/tools model \
 		$(if $(PREEMPTIONS),PREEMPTIONS=$(PREEMPTIONS))
@@ -66,7 +71,7 @@ clean:
 help:
 	@sed -n 's/^#? //p' Makefile
 
-.PHONY: all everything module tools selftests install vm shell demo test test-storm \
+.PHONY: all everything module tools selftests install vm shell demo test test-storm soak \
 	test-model check update clean help
 
 #? make                 build the module and the tools
@@ -74,6 +79,8 @@ help:
 #? make test            unit tests, checks, and the selftests in a VM
 #? make test-storm      the storms among the selftests in their full form: 20 minutes
 #?                      or more; STORM_SEED=N repeats one
+#? make soak            senders and receivers that do everything at random, each byte
+#?                      checked; SECONDS=1800, SEED=N sends the same again
 #? make test-model      the lifetime core under a model checker, more of it than in the
 #?                      unit tests; PREEMPTIONS=4
 #? make check           format, lints and style only
