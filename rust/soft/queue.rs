@@ -296,11 +296,13 @@ impl Queue {
     }
 
     /// Gives the first message that waits, which is in parts, a work request. `Err`: there is none
-    /// any more, or it is not.
+    /// any more, or it is not, or something else is to be done first.
     pub(super) fn open(&mut self, room: OpenRoom) -> Result<(), OpenRoom> {
         let OpenRoom { node, mut assembly } = room;
+        // What was aborted since `next` was asked goes first: it may be of the same receiver.
+        let takes = !self.closed && self.aborted == 0;
         let first = match self.fresh.iter().next() {
-            Some(part) if !self.closed && part.is_first() && !part.is_last() => part
+            Some(part) if takes && part.is_first() && !part.is_last() => part
                 .origin()
                 .map(|origin| (origin.clone(), part.completion())),
             _ => None,
