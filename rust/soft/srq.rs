@@ -659,6 +659,11 @@ impl WorkItem for SoftSrq {
                     this.kick();
                     break;
                 }
+                // The CQ was told of it first: nothing is wrong with the SRQ.
+                Err(error) if error == EIO => {
+                    this.device_removed();
+                    break;
+                }
                 Err(error) => {
                     this.fail(error);
                     break;
