@@ -193,6 +193,7 @@ void ib_xrc_helper_ib_dma_unmap_single(struct ib_device *device, u64 dma_addr, s
 
 /* -------------------------------------------------------- linux, uverbs -- */
 
+#include <linux/capability.h>
 #include <linux/highmem.h>
 #include <linux/kdev_t.h>
 #include <linux/mm.h>
@@ -228,4 +229,13 @@ unsigned long ib_xrc_helper_untagged_addr_remote(struct mm_struct *mm, unsigned 
 bool ib_xrc_helper_userfaultfd_armed(struct vm_area_struct *vma)
 {
 	return userfaultfd_armed(vma);
+}
+
+/* As ib_umem_get() has it. */
+bool ib_xrc_helper_may_pin(struct mm_struct *mm, unsigned long pages)
+{
+	unsigned long limit = rlimit(RLIMIT_MEMLOCK) >> PAGE_SHIFT;
+	unsigned long pinned = atomic64_read(&mm->pinned_vm);
+
+	return (pinned <= limit && pages <= limit - pinned) || capable(CAP_IPC_LOCK);
 }

@@ -55,5 +55,6 @@ u32 ib_xrc_helper_new_encode_dev(dev_t dev);
 void ib_xrc_helper_memcpy_to_page(struct page *page, size_t offset, const char *from, size_t len);
 unsigned long ib_xrc_helper_untagged_addr_remote(struct mm_struct *mm, unsigned long addr);
 bool ib_xrc_helper_userfaultfd_armed(struct vm_area_struct *vma);
+bool ib_xrc_helper_may_pin(struct mm_struct *mm, unsigned long pages);
 
 #endif /* IB_XRC_HELPERS_H */

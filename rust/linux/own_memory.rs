@@ -69,7 +69,8 @@ impl OwnMemory {
     }
 
     /// Has the pages be there, and be where they can be pinned for long; whoever pins them soon
-    /// will mostly not wait for them. What cannot be had is left for that to find out.
+    /// will mostly not wait for them. What cannot be had, and that there are more than the process
+    /// may pin, is left for that to find out.
     ///
     /// Also waits until the lock of the address space can be had. `EOPNOTSUPP`: see
     /// [`check`](Self::check). `EINTR`: a fatal signal came. Sleeps, for as long as the memory
@@ -88,6 +89,11 @@ impl OwnMemory {
         let flags = bindings::FOLL_LONGTERM | if write { bindings::FOLL_WRITE } else { 0 };
         let mut addr = self.addr - self.addr % PAGE_SIZE;
         let mut left = (self.addr - addr + self.len).div_ceil(PAGE_SIZE);
+
+        // All of it would be made, perhaps more than the machine has, for nothing.
+        if !may_pin(left)? {
+            return Ok(());
+        }
 
         while left > 0 {
             let mut pages = [ptr::null_mut(); BATCH];
@@ -120,4 +126,13 @@ impl OwnMemory {
         }
         Ok(())
     }
+}
+
+/// Whether the calling process may have so many more pages pinned, as things are now.
+fn may_pin(pages: usize) -> Result<bool> {
+    let current = kernel::current!();
+    let mm = current.mm().ok_or(EFAULT)?;
+
+    // SAFETY: `mm` is that of the calling process, which is there.
+    Ok(unsafe { bindings::ib_xrc_helper_may_pin(mm.as_raw(), pages) })
 }

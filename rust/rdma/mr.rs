@@ -88,6 +88,11 @@ impl Region {
         })
     }
 
+    /// Bytes of the pages that it touches. Any context.
+    pub(crate) fn pinned(&self) -> u64 {
+        self.pinned
+    }
+
     /// Has its pages be there, with no gate entered: they may take their time. `EOPNOTSUPP`: see
     /// [`pinnable`](Self::pinnable). `EINTR`: a fatal signal came. Sleeps.
     pub(crate) fn prefault(&self, access: Access) -> Result {
@@ -133,13 +138,6 @@ pub(crate) struct Pinnable<'a> {
     region: Region,
     access: Access,
     _inside: PhantomData<&'a ()>,
-}
-
-impl Pinnable<'_> {
-    /// Bytes of the pages that it touches.
-    pub(crate) fn bytes(&self) -> u64 {
-        self.region.pinned
-    }
 }
 
 /// Memory of a process which peers of the QPs in a PD may access.

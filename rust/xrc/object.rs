@@ -231,15 +231,21 @@ pub(crate) struct MrHandle<B: Backend> {
 }
 
 impl<B: Backend> MrHandle<B> {
-    /// Registers memory of the calling process. `EACCES`: the handle may only look. `EDQUOT`: the
-    /// domain has too much. Sleeps.
+    /// Makes room for so many bytes. `EACCES`: the handle may only look. `EDQUOT`: the domain has
+    /// too much.
+    pub(crate) fn charge(xrcd: &Xrcd<B>, bytes: u64) -> Result<Charge> {
+        xrcd.domain_to_use()?.charge_mr(bytes)
+    }
+
+    /// Registers memory of the calling process, for which `charge` is. `EACCES`: the handle may only
+    /// look. Sleeps.
     pub(crate) fn new(
         gate: &GateGuard<'_>,
         xrcd: &Arc<Xrcd<B>>,
         memory: Pinnable<'_>,
+        charge: Charge,
     ) -> Result<Arc<Self>> {
         let domain = xrcd.domain_to_use()?;
-        let charge = domain.charge_mr(memory.bytes())?;
         let handle = Self {
             mr: B::reg_mr(domain.backend(), gate, memory)?,
             _charge: charge,

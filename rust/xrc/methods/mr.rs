@@ -46,6 +46,8 @@ fn reg(ctx: &Context, args: Reg<'_>) -> Result {
     let (xrc_device, gate) = ctx.enter()?;
     let region = Region::new(args.addr, args.length, args.iova.unwrap_or(args.addr))?;
     let access = Access::new(xrc_device.device(), args.access_flags)?;
+    // Before memory is touched, of which there may be a lot.
+    let charge = MrHandle::charge(&args.xrcd, region.pinned())?;
 
     drop(gate);
 
@@ -57,7 +59,7 @@ fn reg(ctx: &Context, args: Reg<'_>) -> Result {
         let (_, gate) = ctx.enter()?;
 
         if let Some(memory) = region.pinnable(&gate, access)? {
-            break MrHandle::new(&gate, &args.xrcd, memory)?;
+            break MrHandle::new(&gate, &args.xrcd, memory, charge)?;
         }
     };
 
