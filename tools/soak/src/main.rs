@@ -199,6 +199,10 @@ impl Task {
         };
         let outcome = senders::send(device, link, plan, self.seconds)?;
         print!("{}", outcome.tally);
+        // A short run may not get that far.
+        if self.seconds >= 30 {
+            outcome.check_coverage()?;
+        }
         println!(
             "senders were held back {} times, SRQs reached their limit {} times; all arrived, in {:.1} s",
             outcome.backlogs,

@@ -8,7 +8,7 @@ use crate::{
     content::start_value,
     layout::{SENDERS, SRQS},
     protocol::{Received, Sent},
-    tally::{Numbers, Tally},
+    tally::{Kind, Numbers, Tally},
 };
 
 /// What there was.
@@ -19,6 +19,27 @@ pub struct Outcome {
     pub backlogs: u64,
     /// How often an SRQ had less posted than its limit.
     pub limits: u64,
+    /// How many messages an SRQ got from a sender at least.
+    pub fewest: u64,
+}
+
+impl Outcome {
+    /// That nothing is missing is no news of what was not sent: there was some of everything, from
+    /// each sender to each SRQ.
+    pub fn check_coverage(&self) -> Result<()> {
+        for kind in Kind::ALL {
+            ensure!(
+                self.tally.of(kind).messages > 0,
+                "there was no {}",
+                kind.name()
+            );
+        }
+        ensure!(
+            self.fewest > 0,
+            "some SRQ got nothing from one of the senders"
+        );
+        Ok(())
+    }
 }
 
 /// Compares what the senders say with what the receivers say.
@@ -27,7 +48,10 @@ pub fn judge(
     sent: &[[Sent; SRQS]; SENDERS],
     received: &[Received; SRQS],
 ) -> Result<Outcome> {
-    let mut outcome = Outcome::default();
+    let mut outcome = Outcome {
+        fewest: u64::MAX,
+        ..Default::default()
+    };
     for (srq, received) in received.iter().enumerate() {
         let mut added = Numbers::default();
         let mut swapped = Numbers::default();
@@ -45,6 +69,7 @@ pub fn judge(
             added += sent.added;
             swapped += sent.swapped;
             outcome.tally += &sent.tally;
+            outcome.fewest = outcome.fewest.min(tally.sum(|_| true).messages);
         }
         let words = [
             ("fetch-and-add", added, received.added),
@@ -71,7 +96,6 @@ pub fn judge(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tally::Kind;
 
     const SEED: u64 = 9;
 
@@ -113,6 +137,23 @@ mod tests {
         assert_eq!((outcome.backlogs, outcome.limits), (srqs, 2 * srqs));
         let count = outcome.tally.of(Kind::Read);
         assert_eq!((count.messages, count.bytes), (32, 320));
+    }
+
+    #[test]
+    fn what_was_not_sent_is_missed() {
+        let (mut sent, mut received) = good();
+        let outcome = judge(SEED, &sent, &received).unwrap();
+        assert_eq!(outcome.fewest, 3);
+        outcome.check_coverage().unwrap();
+        sent[1][2].tally = Tally::default();
+        received[2].tallies[1] = Tally::default();
+        let outcome = judge(SEED, &sent, &received).unwrap();
+        assert!(outcome.check_coverage().is_err());
+        let outcome = Outcome {
+            fewest: 1,
+            ..Default::default()
+        };
+        assert!(outcome.check_coverage().is_err());
     }
 
     #[test]
