@@ -586,7 +586,8 @@ int ibxrc_dereg_mr(struct ibxrc_mr *mr);
  * - cap.max_send_sge: one more than work requests have; one that is sent with an
  *   immediate takes it for the header.
  * - cap.max_inline_data: inline data is copied, so that 0 will do; see below.
- * - The CQ: room for cap.max_send_wr completions of the QP, whatever is signaled.
+ * - The CQ: room for cap.max_send_wr completions of the QP, whatever is signaled: as
+ *   ibv_create_qp(3) returns it, which may be more than was asked for.
  */
 
 struct ibxrc_ini_qp_init_attr {

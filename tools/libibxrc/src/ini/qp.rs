@@ -31,8 +31,8 @@ pub struct IniQpAttr {
 /// It does not own the RC QP. Whoever does connects it, keeps others from posting send
 /// work requests to it, and hands over the completions of its send queue, all of them and in
 /// their order, to [`IniQp::completed`]. Its CQ needs room for as many as the RC QP has
-/// send work requests, `cap.max_send_wr`; there may be more completions than the user has
-/// work requests, of which nothing is said to him.
+/// send work requests, `cap.max_send_wr`, which may be more than was asked for; there may be
+/// more completions than the user has work requests, of which nothing is said to him.
 ///
 /// The RC QP is best created with one more `cap.max_send_sge` than work requests have: one
 /// with an immediate takes it for the header. It need not be deeper than is good for
