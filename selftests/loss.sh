@@ -206,7 +206,8 @@ interrupt()
 interrupted()
 {
 	local rc=0 pid
-	netem delay 1ms || return
+	# So that it is not over before it is interrupted.
+	netem delay 10ms || return
 	interrupt "$(counter 1 sent_pkts)" &
 	pid=$!
 	peers some || rc=1
