@@ -129,6 +129,23 @@ impl IniQp {
                 }
                 error
             })?;
+        // The QP may have become deeper than it was to be.
+        let entries = init.cap.max_send_wr as i32;
+        // SAFETY: Just created.
+        let errno = match unsafe { cq.as_ref() }.cqe < entries {
+            // SAFETY: As above.
+            true => unsafe { ibv_resize_cq(cq.as_ptr(), entries) },
+            false => 0,
+        };
+        if errno != 0 {
+            // SAFETY: Just created.
+            unsafe {
+                ibv_destroy_qp(qp.as_ptr());
+                ibv_destroy_cq(cq.as_ptr());
+                ibv_destroy_comp_channel(channel.as_ptr());
+            }
+            return Err(Error::returned("resize a CQ", errno));
+        }
         let ini_attr = ibxrc::IniQpAttr {
             max_send_wr: attr.max_wr,
             max_inline_data: attr.max_inline,
