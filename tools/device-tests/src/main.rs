@@ -11,11 +11,15 @@ mod completion;
 mod disconnect;
 mod domain;
 mod event;
+mod flush;
+mod initiator;
 mod mr;
+mod one_sided;
 mod policy;
 mod receive;
 mod reclaim;
 mod removal;
+mod send;
 mod setup;
 mod srq;
 mod tgt_qp;
@@ -45,6 +49,9 @@ fn main() -> ExitCode {
         srq::TESTS,
         mr::TESTS,
         receive::TESTS,
+        send::TESTS,
+        one_sided::TESTS,
+        flush::TESTS,
         event::TESTS,
         reclaim::TESTS,
         disconnect::TESTS,

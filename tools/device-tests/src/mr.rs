@@ -21,13 +21,14 @@ pub const TESTS: &[Test] = &[
     ("a domain is not closed while it has memory", busy),
 ];
 
-const PAGE: usize = 4096;
+pub const PAGE: usize = 4096;
 
 /// Memory for senders: it is touched through the pointer only.
-struct Memory(*mut u8);
+pub struct Memory(*mut u8);
 
 impl Memory {
-    fn new(pages: usize) -> Result<Self> {
+    /// Zeroes.
+    pub fn new(pages: usize) -> Result<Self> {
         let layout = std::alloc::Layout::from_size_align(pages * PAGE, PAGE)?;
         // SAFETY: It is not empty.
         let start = unsafe { std::alloc::alloc_zeroed(layout) };
@@ -36,14 +37,21 @@ impl Memory {
         Ok(Memory(start))
     }
 
-    fn read(&self, at: usize, len: usize) -> Vec<u8> {
+    /// Where it starts, for senders.
+    pub fn addr(&self) -> u64 {
+        self.0 as u64
+    }
+
+    /// What is there. It must be inside of the memory.
+    pub fn read(&self, at: usize, len: usize) -> Vec<u8> {
         (at..at + len)
             // SAFETY: The callers stay inside of the memory.
             .map(|i| unsafe { self.0.add(i).read_volatile() })
             .collect()
     }
 
-    fn reg(&self, xrcd: &Xrcd, pages: usize, access: MrAccess) -> ibxrc::Result<Mr> {
+    /// Registers so many pages of it.
+    pub fn reg(&self, xrcd: &Xrcd, pages: usize, access: MrAccess) -> ibxrc::Result<Mr> {
         let attr = MrAttr {
             addr: self.0,
             length: pages * PAGE,
@@ -85,7 +93,7 @@ fn written() -> Result<()> {
     let memory = Memory::new(2)?;
     let mr = memory.reg(&xrcd, 2, MrAccess::ALL)?;
     let at = PAGE - 3;
-    write(&mut ini, b"across", memory.0 as u64 + at as u64, &mr)?;
+    write(&mut ini, b"across", memory.addr() + at as u64, &mr)?;
     ensure!(memory.read(at - 1, 8) == b"\0across\0");
 
     let attr = MrAttr {
@@ -127,7 +135,7 @@ fn refused() -> Result<()> {
         ..Default::default()
     };
     let mr = memory.reg(&xrcd, 1, read_only)?;
-    let result = write(&mut ini, b"never", memory.0 as u64, &mr);
+    let result = write(&mut ini, b"never", memory.addr(), &mr);
     ensure!(result.is_err(), "it was written");
     let qp_num = tgt.qp_num();
     let error = QpError::ACCESS_ERR;

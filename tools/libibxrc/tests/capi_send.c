@@ -109,6 +109,9 @@ static void test_inline(struct receiver *r, struct sender *s)
 	sge.length++;
 	report(ibxrc_post_ini_send(s->ini, &wr, &bad) == EINVAL,
 	       "but not more than was asked for");
+	wr.opcode = IBV_WR_LOCAL_INV;
+	report(ibxrc_post_ini_send(s->ini, &wr, &bad) == EOPNOTSUPP && bad == &wr,
+	       "an opcode that a QP with XRC does not have");
 }
 
 static void test_write(struct receiver *r, struct sender *s)
