@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 
-//! S: sends messages, with nothing but libibverbs and `ibxrc::post_send`.
+//! S: sends messages, with nothing but libibverbs and `ibxrc::IniQp`.
 
 use std::time::Instant;
 

@@ -283,6 +283,9 @@ impl IniQp {
 
     /// Posts a work request. ENOMEM: `attr.max_wr` are outstanding.
     ///
+    /// What is longer than the send queue gets on only in [`IniQp::poll`] and
+    /// [`IniQp::wait`].
+    ///
     /// # Panics
     ///
     /// If its range is not in the memory.
