@@ -64,7 +64,8 @@ struct Limits {
     /// as after an RNR NAK. With IBV_SEND_FENCE a request waits for those behind it, too, and
     /// forever (rxe_wqe_is_fenced()); and the ACK of one that arrived twice carries the number
     /// of the last one that was executed, and completes that without its answer
-    /// (duplicate_request(), check_ack()).
+    /// (duplicate_request(), check_ack()). An RDMA READ that arrives twice, the second time
+    /// after an RDMA READ or WRITE of nothing, fails (read_reply() looks at the length of that).
     careful: bool,
 }
 
@@ -156,7 +157,7 @@ impl IniQp {
             steps: work.steps(),
             signaled: work.is_signaled() || self.limits.signal_all,
             fetches: work.fetches(),
-            fence: work.has_fence(),
+            fence: work.has_fence() || self.limits.careful && work.is_empty_rdma(),
             work,
         };
         let (engine, mut rc) = self.split();

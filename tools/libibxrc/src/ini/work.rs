@@ -187,6 +187,11 @@ impl Work {
         self.wr.send_flags & IBV_SEND_FENCE != 0
     }
 
+    /// It is an RDMA READ or WRITE of nothing.
+    pub(super) fn is_empty_rdma(&self) -> bool {
+        self.len == 0 && !matches!(self.form, Form::Send(_))
+    }
+
     /// The user wants to know when it is done.
     pub(super) fn is_signaled(&self) -> bool {
         self.wr.send_flags & IBV_SEND_SIGNALED != 0
