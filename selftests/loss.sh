@@ -13,7 +13,9 @@ DEV=(xrcloss0 xrcloss1)
 ADDRESS=(192.0.2.1 192.0.2.2)
 # Operations of a run, and seconds that it may take.
 COUNT=1200
-BOUND=60
+BOUND=90
+# Seconds of the soak.
+SOAK=10
 # So that a part of a message is one packet (see loss_peer.c).
 MTU=4200
 
@@ -228,6 +230,21 @@ everything()
 	return "$rc"
 }
 
+# Everything at random, as far as Soft-RoCE goes with it.
+soak()
+{
+	local rc=0 at=${ADDRESS[0]}:18516
+	netem delay 1ms loss 0.5% duplicate 0.5% reorder 1% || return
+	run "ibxrc-soak receive --listen $at" \
+		"ibxrc-soak send --connect $at --lossy --seconds $SOAK" || return
+	expect 0 dropped -gt 0 || rc=1
+	expect 1 dropped -gt 0 || rc=1
+	expect 0 out_of_seq_request -gt 0 || rc=1
+	expect 0 duplicate_request -gt 0 || rc=1
+	expect 1 completer_retry_err -gt 0 || rc=1
+	return "$rc"
+}
+
 declare -A grown
 
 ktap_print_header
@@ -239,7 +256,7 @@ if [[ $(rdma system) != *netns\ shared* ]]; then
 	ktap_skip_all "the system is not in shared mode"
 	exit "$KSFT_SKIP"
 fi
-ktap_set_plan 7
+ktap_set_plan 8
 ktap_test_result "two name spaces and a wire" setup
 ktap_test_result "all packets come" whole
 ktap_test_result "packets are lost" lost
@@ -247,4 +264,5 @@ ktap_test_result "packets are overtaken" overtaken
 ktap_test_result "packets come twice" repeated
 ktap_test_result "nothing comes for a while" interrupted
 ktap_test_result "all of that" everything
+ktap_test_result "all of that in a soak" soak
 ktap_finished

@@ -4,7 +4,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::random::mix;
+use crate::random::scramble;
 
 const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 const WORD: usize = size_of::<u64>();
@@ -76,7 +76,7 @@ pub fn hash(bytes: &[u8]) -> u64 {
 /// What a word of the peer's memory is at the beginning.
 pub fn start_value(seed: u64, which: u64) -> u64 {
     // So that counting does not reach the end.
-    mix(seed ^ mix(which)) >> 1
+    scramble(seed ^ scramble(which)) >> 1
 }
 
 #[cfg(test)]

@@ -61,6 +61,11 @@ impl Mailbox {
         true
     }
 
+    /// How many the receiver had taken, modulo 256, when that was asked last.
+    pub fn taken(&self) -> u8 {
+        self.taken
+    }
+
     /// Messages that may not have been taken.
     pub fn len(&self) -> usize {
         self.there.len()

@@ -14,6 +14,7 @@ mod content;
 mod crew;
 mod layout;
 mod mailbox;
+mod mix;
 mod protocol;
 mod random;
 mod receiver;
@@ -40,7 +41,7 @@ use std::{
 use anyhow::{anyhow, Context, Result};
 use clap::{Args, Parser, Subcommand};
 
-use crate::protocol::Plan;
+use crate::{mix::Mix, protocol::Plan};
 
 /// Sends everything at random, and checks that it arrives.
 #[derive(Parser)]
@@ -78,6 +79,9 @@ struct Task {
     /// Seconds without any progress that mean that there will be none.
     #[arg(long, default_value_t = 60)]
     patience: u64,
+    /// For a network that loses, repeats and reorders packets: only what Soft-RoCE can do there.
+    #[arg(long)]
+    lossy: bool,
 }
 
 #[derive(Subcommand)]
@@ -193,15 +197,19 @@ impl Task {
 
     fn run(&self, seed: u64, device: &str, link: std::net::TcpStream) -> Result<()> {
         let start = Instant::now();
-        let plan = Plan {
+        let mix = Mix {
             seed,
+            lossy: self.lossy,
+        };
+        let plan = Plan {
+            mix,
             patience: self.patience,
         };
         let outcome = senders::send(device, link, plan, self.seconds)?;
         print!("{}", outcome.tally);
         // A short run may not get that far.
         if self.seconds >= 30 {
-            outcome.check_coverage()?;
+            outcome.check_coverage(mix)?;
         }
         println!(
             "senders were held back {} times, SRQs reached their limit {} times; all arrived, in {:.1} s",

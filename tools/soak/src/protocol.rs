@@ -9,6 +9,7 @@ use serde::{de::DeserializeOwned, Deserialize, Serialize};
 
 use crate::{
     layout::{DOMAINS, PROCESSES, SENDERS, SRQS, SRQS_EACH},
+    mix::Mix,
     tally::{Numbers, Tally},
 };
 
@@ -27,7 +28,7 @@ pub struct Target {
 /// How a receiving process is to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Plan {
-    pub seed: u64,
+    pub mix: Mix,
     /// Seconds without any progress that mean that there will be none.
     pub patience: u64,
 }

@@ -5,7 +5,7 @@
 const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// A number that depends on every bit of another one.
-pub fn mix(x: u64) -> u64 {
+pub fn scramble(x: u64) -> u64 {
     let z = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     z ^ (z >> 31)
@@ -20,8 +20,8 @@ impl Random {
     pub fn new(seed: u64, tags: &[u64]) -> Self {
         Random(
             tags.iter()
-                .fold(mix(seed.wrapping_add(STEP)), |state, tag| {
-                    mix(state.wrapping_mul(3).wrapping_add(*tag).wrapping_add(STEP))
+                .fold(scramble(seed.wrapping_add(STEP)), |state, tag| {
+                    scramble(state.wrapping_mul(3).wrapping_add(*tag).wrapping_add(STEP))
                 }),
         )
     }
@@ -29,7 +29,7 @@ impl Random {
     /// The next number.
     pub fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(STEP);
-        mix(self.0)
+        scramble(self.0)
     }
 
     /// A number below `n`, which is not 0.

@@ -149,11 +149,11 @@ fn arguments(device: &str, domains: &str, index: usize, plan: Plan) -> Vec<Strin
         domains,
         "--index",
         &index.to_string(),
-        "--seed",
-        &plan.seed.to_string(),
         "--patience",
         &plan.patience.to_string(),
     ]
     .map(str::to_string)
-    .to_vec()
+    .into_iter()
+    .chain(plan.mix.arguments())
+    .collect()
 }

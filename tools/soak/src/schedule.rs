@@ -6,6 +6,7 @@ use std::ops::Range;
 
 use crate::{
     content::Content,
+    mix::Mix,
     random::Random,
     size::{size, MAX_LEN},
 };
@@ -47,20 +48,22 @@ pub struct Step {
 #[derive(Clone, Debug)]
 pub struct Schedule {
     random: Random,
+    mix: Mix,
     targets: u64,
 }
 
 impl Schedule {
     /// `targets`: the SRQs of the domain.
-    pub fn new(seed: u64, sender: usize, domain: usize, targets: usize) -> Self {
+    pub fn new(mix: Mix, sender: usize, domain: usize, targets: usize) -> Self {
         Schedule {
-            random: Random::new(seed, &[2, sender as u64, domain as u64]),
+            mix,
+            random: Random::new(mix.seed, &[2, sender as u64, domain as u64]),
             targets: targets as u64,
         }
     }
 
     fn place(&mut self) -> Range<usize> {
-        let len = size(&mut self.random);
+        let len = self.mix.one_sided(size(&mut self.random));
         let at = self.random.below((MAX_LEN - len + 1) as u64) as usize;
         at..at + len
     }
@@ -80,6 +83,7 @@ impl Iterator for Schedule {
             14..=16 => Action::Read {
                 place: self.place(),
             },
+            _ if self.mix.lossy => Action::Message,
             17..=18 => Action::FetchAdd,
             _ => Action::CompareSwap,
         };
@@ -100,14 +104,24 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_seed_says_everything(seed in any::<u64>(), sender in 0usize..4) {
-            let take = |sender| -> Vec<_> { Schedule::new(seed, sender, 1, 3).take(50).collect() };
+        fn a_seed_says_everything(
+            seed in any::<u64>(),
+            lossy in any::<bool>(),
+            sender in 0usize..4,
+        ) {
+            let mix = Mix { seed, lossy };
+            let take = |sender| -> Vec<_> { Schedule::new(mix, sender, 1, 3).take(50).collect() };
             prop_assert_eq!(take(sender), take(sender));
             prop_assert_ne!(take(sender), take(sender + 1));
             for step in take(sender) {
                 prop_assert!(step.target < 3);
-                if let Action::Write { place, .. } | Action::Read { place } = step.action {
-                    prop_assert!(place.end <= MAX_LEN);
+                match step.action {
+                    Action::Write { place, .. } | Action::Read { place } => {
+                        prop_assert_eq!(mix.one_sided(place.len()), place.len());
+                        prop_assert!(place.end <= MAX_LEN);
+                    }
+                    Action::FetchAdd | Action::CompareSwap => prop_assert!(!lossy),
+                    Action::Message => (),
                 }
             }
         }
@@ -115,7 +129,11 @@ mod tests {
 
     #[test]
     fn there_is_some_of_everything() {
-        let steps: Vec<_> = Schedule::new(1, 0, 0, 3).take(500).collect();
+        let mix = Mix {
+            seed: 1,
+            lossy: false,
+        };
+        let steps: Vec<_> = Schedule::new(mix, 0, 0, 3).take(500).collect();
         let wanted: [fn(&Action) -> bool; 5] = [
             |action| matches!(action, Action::Message),
             |action| matches!(action, Action::Write { .. }),

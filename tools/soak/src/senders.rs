@@ -86,7 +86,7 @@ fn play(device: &str, crew: &mut Crew, plan: Plan, seconds: u64) -> Result<Outco
         bail!("the other side did not say what it received");
     };
     let received = received.try_into().ok().context("the number of SRQs")?;
-    let outcome = judge(plan.seed, &sent, &received)?;
+    let outcome = judge(plan.mix.seed, &sent, &received)?;
 
     crew.order_all(&Order::Close)?;
     crew.gather(patience, done)?;
@@ -104,11 +104,11 @@ fn arguments(device: &str, index: usize, plan: Plan) -> Vec<String> {
         device,
         "--index",
         &index.to_string(),
-        "--seed",
-        &plan.seed.to_string(),
         "--patience",
         &plan.patience.to_string(),
     ]
     .map(str::to_string)
-    .to_vec()
+    .into_iter()
+    .chain(plan.mix.arguments())
+    .collect()
 }

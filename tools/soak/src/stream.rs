@@ -7,6 +7,7 @@ use std::ops::Range;
 use crate::{
     content::Content,
     mailbox::Places,
+    mix::Mix,
     random::Random,
     size::{size, MAX_LEN},
     tally::Kind,
@@ -37,13 +38,15 @@ pub struct Message {
 #[derive(Clone, Debug)]
 pub struct Stream {
     random: Random,
+    mix: Mix,
     places: Places,
 }
 
 impl Stream {
-    pub fn new(seed: u64, sender: usize, srq: usize) -> Self {
+    pub fn new(mix: Mix, sender: usize, srq: usize) -> Self {
         Stream {
-            random: Random::new(seed, &[1, sender as u64, srq as u64]),
+            mix,
+            random: Random::new(mix.seed, &[1, sender as u64, srq as u64]),
             places: Places::default(),
         }
     }
@@ -59,10 +62,13 @@ impl Iterator for Stream {
             9..=14 => Kind::SendImm,
             _ => Kind::WriteImm,
         };
-        let len = size(random);
+        let mut len = size(random);
+        if kind == Kind::WriteImm {
+            len = self.mix.one_sided(len);
+        }
         let (imm, key) = (random.next() as u32, random.next());
         let solicited = random.one_in(4);
-        let echo = random.one_in(8) && len <= MAX_ECHO;
+        let echo = random.one_in(8) && len <= MAX_ECHO && self.mix.one_sided(len) == len;
         let at = random.below((MAX_LEN - len + 1) as u64) as usize;
         let place = match kind {
             Kind::WriteImm => self.places.next(len),
@@ -88,8 +94,14 @@ mod tests {
 
     proptest! {
         #[test]
-        fn both_ends_see_the_same(seed in any::<u64>(), sender in 0usize..4, srq in 0usize..8) {
-            let take = |sender, srq| -> Vec<_> { Stream::new(seed, sender, srq).take(50).collect() };
+        fn both_ends_see_the_same(
+            seed in any::<u64>(),
+            lossy in any::<bool>(),
+            sender in 0usize..4,
+            srq in 0usize..8,
+        ) {
+            let mix = Mix { seed, lossy };
+            let take = |sender, srq| -> Vec<_> { Stream::new(mix, sender, srq).take(50).collect() };
             let messages = take(sender, srq);
             prop_assert_eq!(&messages, &take(sender, srq));
             prop_assert_ne!(&messages, &take(sender + 1, srq));
@@ -98,14 +110,20 @@ mod tests {
                 prop_assert_eq!(message.imm.is_none(), message.kind == Kind::Send);
                 prop_assert!(message.len <= MAX_LEN && message.place.end <= MAX_LEN);
                 let len = message.place.len();
+                prop_assert!(len == 0 || mix.one_sided(len) == len);
                 prop_assert!(len == message.len || len == 0 && message.kind != Kind::WriteImm);
             }
         }
     }
 
+    const MIX: Mix = Mix {
+        seed: 1,
+        lossy: false,
+    };
+
     #[test]
     fn there_is_some_of_everything() {
-        let messages: Vec<_> = Stream::new(1, 2, 3).take(300).collect();
+        let messages: Vec<_> = Stream::new(MIX, 2, 3).take(300).collect();
         for kind in [Kind::Send, Kind::SendImm, Kind::WriteImm] {
             let of_kind = |m: &&Message| m.kind == kind;
             assert!(messages.iter().filter(of_kind).any(|m| m.solicited));

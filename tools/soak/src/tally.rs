@@ -6,7 +6,7 @@ use std::{fmt, ops::AddAssign};
 
 use serde::{Deserialize, Serialize};
 
-use crate::random::mix;
+use crate::random::scramble;
 
 /// An operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -138,7 +138,7 @@ impl Numbers {
     /// Adds one.
     pub fn add(&mut self, number: u64) {
         self.count += 1;
-        self.sum = self.sum.wrapping_add(mix(number));
+        self.sum = self.sum.wrapping_add(scramble(number));
     }
 
     /// The first `count` numbers from `start` on.

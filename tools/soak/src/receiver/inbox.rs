@@ -16,8 +16,9 @@ use ibxrc::{
 use crate::{
     content::{hash, start_value},
     layout::{area, mailbox, taken, ADDED, MEMORY, SENDERS, SWAPPED},
+    mix::Mix,
     protocol::{Received, Target},
-    random::{mix, Random},
+    random::{scramble, Random},
     region::Region,
     scatter::{cut, filled, gaps, BUFFER, GAP, MAX_PIECES},
     stream::{Message, Stream},
@@ -65,10 +66,10 @@ impl Inbox {
         xrcd: &Xrcd,
         cq: &Cq,
         events: &EventFile,
-        seed: u64,
+        mix: Mix,
         index: usize,
     ) -> Result<Self> {
-        let user_handle = mix(index as u64);
+        let user_handle = scramble(index as u64);
         let attr = SrqAttr {
             max_wr: BUFFERS as u32,
             max_sge: MAX_PIECES as u32,
@@ -79,8 +80,8 @@ impl Inbox {
         };
         let srq = xrcd.create_srq_with(cq, attr, options)?;
         let memory = Region::new(MEMORY)?;
-        memory.set_word(ADDED, start_value(seed, (index * 2) as u64));
-        memory.set_word(SWAPPED, start_value(seed, (index * 2 + 1) as u64));
+        memory.set_word(ADDED, start_value(mix.seed, (index * 2) as u64));
+        memory.set_word(SWAPPED, start_value(mix.seed, (index * 2 + 1) as u64));
         // By a name that is not its address, and may not be anybody's.
         let iova = (index as u64 + 1) << 40;
         // SAFETY: References to it are made only where senders leave it alone.
@@ -98,11 +99,11 @@ impl Inbox {
             mr,
             iova,
             user_handle,
-            random: Random::new(seed, &[3, index as u64]),
+            random: Random::new(mix.seed, &[3, index as u64]),
             buffers: (0..BUFFERS).map(|_| Buffer::default()).collect(),
             held_until: None,
             streams: (0..SENDERS)
-                .map(|sender| Stream::new(seed, sender, index))
+                .map(|sender| Stream::new(mix, sender, index))
                 .collect(),
             tallies: Default::default(),
             goal: None,

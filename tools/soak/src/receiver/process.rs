@@ -25,6 +25,7 @@ use rustix::{
 
 use crate::{
     layout::{creator_leaves, domain_of, srqs_of, DOMAINS, SRQS_EACH},
+    mix::Mix,
     protocol::{Order, Report},
     random::Random,
     role::{tell, unexpected, Orders},
@@ -45,8 +46,8 @@ pub struct Options {
     /// Which of the receivers it is.
     #[arg(long)]
     pub index: usize,
-    #[arg(long)]
-    pub seed: u64,
+    #[command(flatten)]
+    pub mix: Mix,
     /// Seconds that anything may take.
     #[arg(long)]
     pub patience: u64,
@@ -140,10 +141,10 @@ fn open_xrcd(context: &Context, dir: &Path, domain: usize) -> Result<Xrcd> {
 
 impl Receiver {
     fn start(options: &Options) -> Result<Self> {
-        let (seed, index) = (options.seed, options.index);
+        let (mix, index) = (options.mix, options.index);
         let context = Context::open(&options.device)?;
         let events = context.create_event_file(None)?;
-        let mut random = Random::new(seed, &[4, index as u64]);
+        let mut random = Random::new(mix.seed, &[4, index as u64]);
         let mut xrcds = Vec::new();
         let mut waiters = Vec::new();
         let mut inboxes = Vec::new();
@@ -158,10 +159,10 @@ impl Receiver {
                 waiters.push(Waiter::create(&context, entries, random.next())?);
             }
             let cq = &waiters[waiters.len() - 1].cq;
-            inboxes.push(Inbox::create(xrcd, cq, &events, seed, srq)?);
+            inboxes.push(Inbox::create(xrcd, cq, &events, mix, srq)?);
         }
         Ok(Receiver {
-            seed,
+            seed: mix.seed,
             patience: Duration::from_secs(options.patience),
             random,
             device: Device::open(&options.device, 1)?,

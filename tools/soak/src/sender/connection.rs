@@ -19,6 +19,7 @@ use ibxrc_ini::{Device, IniQp, IniQpAttr, Op, Work};
 use crate::{
     arena::Arena,
     content::Content,
+    mix::Mix,
     protocol::Target as Where,
     random::Random,
     schedule::{Action, Schedule, Step},
@@ -53,7 +54,8 @@ pub fn create_qp(device: &Device, random: &mut Random) -> Result<IniQp> {
     Ok(IniQp::create(
         device,
         IniQpAttr {
-            memory: MEMORY,
+            // And a byte that does not matter.
+            memory: MEMORY + 1,
             psn,
             // A peer that does not answer is found by the time without progress.
             retry_cnt: 7,
@@ -63,6 +65,7 @@ pub fn create_qp(device: &Device, random: &mut Random) -> Result<IniQp> {
 }
 
 pub struct Connection {
+    mix: Mix,
     sender: usize,
     domain: usize,
     qp: IniQp,
@@ -88,7 +91,7 @@ pub struct Connection {
 impl Connection {
     /// `qp` is connected. `targets`: the SRQs of the domain.
     pub fn new(
-        seed: u64,
+        mix: Mix,
         (sender, domain): (usize, usize),
         qp: IniQp,
         targets: impl IntoIterator<Item = (usize, Where)>,
@@ -96,14 +99,15 @@ impl Connection {
     ) -> Self {
         let targets: Vec<_> = targets
             .into_iter()
-            .map(|(index, place)| Target::new(seed, sender, index, place))
+            .map(|(index, place)| Target::new(mix, sender, index, place))
             .collect();
         Connection {
+            mix,
             sender,
             domain,
             qp_num: qp.address().qp_num,
             qp,
-            schedule: Schedule::new(seed, sender, domain, targets.len()),
+            schedule: Schedule::new(mix, sender, domain, targets.len()),
             targets,
             arena: Arena::new(MEMORY),
             pending: VecDeque::new(),
@@ -444,6 +448,9 @@ impl Connection {
         let mut expected = self.spare.pop().unwrap_or_default();
         expected.clear();
         expected.extend_from_slice(target.read(place));
+        if self.mix.lossy {
+            self.qp.memory_mut(range.clone()).copy_from_slice(&expected);
+        }
         let op = Op::Read {
             addr: target.area_addr(place.start),
             rkey: target.rkey(),
@@ -484,6 +491,10 @@ impl Connection {
         };
         let target = &mut self.targets[index];
         target.asking = true;
+        if self.mix.lossy {
+            // Without an answer there is no news.
+            self.qp.memory_mut(range.clone())[0] = target.mailbox.taken();
+        }
         let op = Op::Read {
             addr: target.taken_addr(),
             rkey: target.rkey(),
@@ -498,14 +509,13 @@ impl Connection {
     /// Nothing that is posted will complete: posts something that does.
     fn nudge(&mut self) -> Result<()> {
         let target = &self.targets[0];
-        let op = Op::Write {
+        let op = Op::Read {
             addr: target.area_addr(0),
             rkey: target.rkey(),
-            imm: None,
         };
         let pending = Pending {
             gives_back: false,
-            ..Pending::extra(0, IBV_WC_RDMA_WRITE, 0..0)
+            ..Pending::extra(0, IBV_WC_RDMA_READ, MEMORY..MEMORY + 1)
         };
         self.post(op, false, pending)
     }

@@ -14,6 +14,7 @@ use ibxrc_ini::{Device, IniQp};
 
 use crate::{
     layout::{domain_of, srqs_in, DOMAINS, SRQS},
+    mix::Mix,
     protocol::{Addresses, Order, Report, Sent, Target},
     random::Random,
     role::{tell, unexpected, Orders},
@@ -28,8 +29,8 @@ pub struct Options {
     /// Which of the senders it is.
     #[arg(long)]
     pub index: usize,
-    #[arg(long)]
-    pub seed: u64,
+    #[command(flatten)]
+    pub mix: Mix,
     /// Seconds that anything may take.
     #[arg(long)]
     pub patience: u64,
@@ -38,7 +39,7 @@ pub struct Options {
 /// Lives the life of the process.
 pub fn live(options: &Options, orders: &Orders) -> Result<()> {
     let device = Device::open(&options.device, 1)?;
-    let mut random = Random::new(options.seed, &[5, options.index as u64]);
+    let mut random = Random::new(options.mix.seed, &[5, options.index as u64]);
     let qps: Vec<IniQp> = (0..DOMAINS)
         .map(|_| create_qp(&device, &mut random))
         .collect::<Result<_>>()?;
@@ -81,7 +82,7 @@ fn connect(
     for (domain, (mut qp, tgt)) in qps.into_iter().zip(tgt_qps).enumerate() {
         qp.connect(tgt)?;
         connections.push(Connection::new(
-            options.seed,
+            options.mix,
             (options.index, domain),
             qp,
             srqs_in(domain).into_iter().map(|srq| (srq, targets[srq])),

@@ -10,6 +10,7 @@ use crate::{
     content::{hash, start_value, Content},
     layout,
     mailbox::Mailbox,
+    mix::Mix,
     protocol::{Sent, Target as Where},
     size::MAX_LEN,
     stream::Stream,
@@ -73,18 +74,18 @@ fn apart(a: &Range<usize>, b: &Range<usize>) -> bool {
 }
 
 impl Target {
-    pub fn new(seed: u64, sender: usize, index: usize, place: Where) -> Self {
+    pub fn new(mix: Mix, sender: usize, index: usize, place: Where) -> Self {
         Target {
             index,
             sender,
             place,
-            stream: Stream::new(seed, sender, index),
+            stream: Stream::new(mix, sender, index),
             mailbox: Mailbox::default(),
             area: vec![0; MAX_LEN],
             reading: VecDeque::new(),
             asking: false,
-            added: Word::new(seed, index * 2),
-            swapped: Word::new(seed, index * 2 + 1),
+            added: Word::new(mix.seed, index * 2),
+            swapped: Word::new(mix.seed, index * 2 + 1),
             tally: Tally::default(),
         }
     }
@@ -181,7 +182,11 @@ mod tests {
             addr: 1 << 40,
             rkey: 7,
         };
-        Target::new(1, 2, 3, place)
+        let mix = Mix {
+            seed: 1,
+            lossy: false,
+        };
+        Target::new(mix, 2, 3, place)
     }
 
     #[test]
