@@ -232,8 +232,8 @@ struct ibxrc_xrcd *ibxrc_open_xrcd_ex(struct ibxrc_context *context,
 				      const struct ibxrc_xrcd_init_attr *attr);
 
 /*
- * Close the handle. EBUSY: TGT QPs or SRQs made with it still exist; it stays
- * open.
+ * Close the handle. EBUSY: TGT QPs, SRQs or MRs made with it still exist; it
+ * stays open.
  */
 int ibxrc_close_xrcd(struct ibxrc_xrcd *xrcd);
 
@@ -480,8 +480,8 @@ struct ibxrc_srq_init_attr {
 	void *srq_context;
 	/*
 	 * IBXRC_SRQ_INIT_ATTR_EVENTS: where to report that the limit is reached,
-	 * that messages back up, and that it is in error. The events carry srq_context as user_handle. It
-	 * must be of the same context.
+	 * that messages back up, and that it is in error. The events carry srq_context
+	 * as user_handle. The event file must be of the same context.
 	 */
 	struct ibxrc_event_file *event_file;
 };
@@ -581,6 +581,9 @@ int ibxrc_dereg_mr(struct ibxrc_mr *mr);
  * that the RC QP has no room for wait, and are posted by ibxrc_ini_completed(), so that
  * completions must be polled for messages to get on. Completions come in order.
  *
+ * - rnr_retry: 7, since receivers that are out of buffers hold senders by RNR NAKs.
+ * - retry_cnt: 6 at most on Soft-RoCE, which tries for ever with 7: then a sender never
+ *   learns that the TGT QP is in error or gone.
  * - cap.max_send_wr: it need not be deeper than is good for throughput; with one of 1 a
  *   message of any length gets through.
  * - cap.max_send_sge: one more than work requests have; one that is sent with an
