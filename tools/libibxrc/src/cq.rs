@@ -227,13 +227,8 @@ impl Cq {
 
     /// Destroys it. EBUSY: an SRQ completes into it.
     pub fn close(self) -> Result<(), CloseError<Self>> {
-        match self.inner.handle.close() {
-            Ok(()) => Ok(()),
-            Err(error) => Err(CloseError {
-                object: self,
-                error,
-            }),
-        }
+        let closed = self.inner.handle.close();
+        CloseError::unless(closed, self)
     }
 }
 

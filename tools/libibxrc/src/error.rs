@@ -355,6 +355,14 @@ pub struct CloseError<T> {
     pub error: Error,
 }
 
+impl<T> CloseError<T> {
+    /// What became of closing an object, which is given back if it failed.
+    #[allow(clippy::result_large_err, reason = "it is what was given")]
+    pub(crate) fn unless<R>(closed: Result<R>, object: T) -> std::result::Result<R, Self> {
+        closed.map_err(|error| CloseError { object, error })
+    }
+}
+
 impl<T> From<CloseError<T>> for Error {
     fn from(e: CloseError<T>) -> Self {
         e.error

@@ -155,13 +155,8 @@ impl Mr {
     /// Deregisters it. After that nobody accesses the memory any more.
     #[allow(clippy::result_large_err, reason = "it is what was given")]
     pub fn close(self) -> Result<(), CloseError<Self>> {
-        match self.handle.close() {
-            Ok(()) => Ok(()),
-            Err(error) => Err(CloseError {
-                object: self,
-                error,
-            }),
-        }
+        let closed = self.handle.close();
+        CloseError::unless(closed, self)
     }
 }
 

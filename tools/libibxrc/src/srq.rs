@@ -263,13 +263,8 @@ impl Srq {
     /// for a buffer are dropped.
     #[allow(clippy::result_large_err, reason = "it is what was given")]
     pub fn close(self) -> Result<(), CloseError<Self>> {
-        match self.handle.close() {
-            Ok(()) => Ok(()),
-            Err(error) => Err(CloseError {
-                object: self,
-                error,
-            }),
-        }
+        let closed = self.handle.close();
+        CloseError::unless(closed, self)
     }
 
     /// The same without giving it away.

@@ -476,13 +476,8 @@ impl TgtQp {
         timeout: Duration,
     ) -> Result<DisconnectInfo, CloseError<Self>> {
         let target = Target::Handle(&self.handle);
-        match target.disconnect(Registration::Release, timeout_millis(timeout)) {
-            Ok(info) => Ok((&info).into()),
-            Err(error) => Err(CloseError {
-                object: self,
-                error,
-            }),
-        }
+        let closed = target.disconnect(Registration::Release, timeout_millis(timeout));
+        CloseError::unless(closed, self).map(|info| (&info).into())
     }
 
     /// Lists the registrations with it, in all processes, oldest first.
@@ -493,13 +488,8 @@ impl TgtQp {
     /// Gives the registration back. With the last one the TGT QP is destroyed, unless the
     /// domain has [`crate::Policy::Domain`].
     pub fn close(self) -> Result<(), CloseError<Self>> {
-        match self.handle.close() {
-            Ok(()) => Ok(()),
-            Err(error) => Err(CloseError {
-                object: self,
-                error,
-            }),
-        }
+        let closed = self.handle.close();
+        CloseError::unless(closed, self)
     }
 }
 

@@ -436,13 +436,8 @@ impl Xrcd {
 
     /// Closes the handle. EBUSY: TGT QPs, SRQs or MRs made with it exist.
     pub fn close(self) -> Result<(), CloseError<Self>> {
-        match self.inner.handle.close() {
-            Ok(()) => Ok(()),
-            Err(error) => Err(CloseError {
-                object: self,
-                error,
-            }),
-        }
+        let closed = self.inner.handle.close();
+        CloseError::unless(closed, self)
     }
 }
 
