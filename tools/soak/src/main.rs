@@ -14,6 +14,7 @@ mod content;
 mod crew;
 mod layout;
 mod mailbox;
+mod member;
 mod mix;
 mod protocol;
 mod random;
@@ -41,7 +42,7 @@ use std::{
 use anyhow::{anyhow, Context, Result};
 use clap::{Args, Parser, Subcommand};
 
-use crate::{mix::Mix, protocol::Plan};
+use crate::{member::Member, mix::Mix, protocol::Plan};
 
 /// Sends everything at random, and checks that it arrives.
 #[derive(Parser)]
@@ -114,7 +115,7 @@ enum Side {
     Receiver(receiver::Options),
     /// A process that sends, which its side starts.
     #[command(hide = true)]
-    Sender(sender::Options),
+    Sender(Member),
 }
 
 fn main() -> ExitCode {

@@ -38,13 +38,4 @@ impl Mix {
     pub fn leaves_out(self, kind: Kind) -> bool {
         self.lossy && matches!(kind, Kind::FetchAdd | Kind::CompareSwap)
     }
-
-    /// For another process, which is told.
-    pub fn arguments(self) -> Vec<String> {
-        let mut arguments = vec!["--seed".to_string(), self.seed.to_string()];
-        if self.lossy {
-            arguments.push("--lossy".to_string());
-        }
-        arguments
-    }
 }

@@ -4,6 +4,7 @@
 
 use std::io::{self, BufRead, Write};
 
+use clap::Args;
 use ibxrc_ini::Address;
 use serde::{de::DeserializeOwned, Deserialize, Serialize};
 
@@ -25,11 +26,13 @@ pub struct Target {
     pub rkey: u32,
 }
 
-/// How a receiving process is to be.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// What both sides go by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, Args)]
 pub struct Plan {
+    #[command(flatten)]
     pub mix: Mix,
     /// Seconds without any progress that mean that there will be none.
+    #[arg(long)]
     pub patience: u64,
 }
 

@@ -10,7 +10,8 @@ use ibxrc_ini::Address;
 use crate::{
     crew::Crew,
     layout::{creator_of, domain_of, srqs_of, DOMAINS, PROCESSES, SENDERS, SRQS},
-    protocol::{Addresses, Message, Order, Plan, Received, Report, Target},
+    member::Member,
+    protocol::{Addresses, Message, Order, Received, Report, Target},
 };
 
 /// Waits for the other side, and receives all that it sends.
@@ -37,12 +38,16 @@ fn play(device: &str, crew: &mut Crew, patience: Duration) -> Result<()> {
         .tempdir()
         .context("cannot make a temporary directory")?;
     for index in 0..PROCESSES {
-        crew.start(&arguments(
+        let device = device.to_string();
+        let member = Member {
             device,
-            &domains.path().display().to_string(),
             index,
             plan,
-        ))?;
+        };
+        let mut arguments = member.arguments("receiver");
+        let path = domains.path().display().to_string();
+        arguments.extend(["--domains".to_string(), path]);
+        crew.start(&arguments)?;
     }
     let targets: Vec<Target> = crew
         .gather(patience, |report| match report {
@@ -138,22 +143,4 @@ fn connect(
         result[sender][domain] = tgt_qp(sender, domain)?;
     }
     Ok(result)
-}
-
-fn arguments(device: &str, domains: &str, index: usize, plan: Plan) -> Vec<String> {
-    [
-        "receiver",
-        "--device",
-        device,
-        "--domains",
-        domains,
-        "--index",
-        &index.to_string(),
-        "--patience",
-        &plan.patience.to_string(),
-    ]
-    .map(str::to_string)
-    .into_iter()
-    .chain(plan.mix.arguments())
-    .collect()
 }

@@ -13,6 +13,7 @@ use anyhow::{bail, Context, Result};
 use crate::{
     crew::Crew,
     layout::{SENDERS, SRQS},
+    member::Member,
     protocol::{Message, Order, Plan, Report},
     verdict::{judge, Outcome},
 };
@@ -49,7 +50,13 @@ pub fn connect(address: impl ToSocketAddrs, patience: Duration) -> Result<TcpStr
 fn play(device: &str, crew: &mut Crew, plan: Plan, seconds: u64) -> Result<Outcome> {
     let patience = Duration::from_secs(plan.patience);
     for index in 0..SENDERS {
-        crew.start(&arguments(device, index, plan))?;
+        let device = device.to_string();
+        let member = Member {
+            device,
+            index,
+            plan,
+        };
+        crew.start(&member.arguments("sender"))?;
     }
     let addresses = crew.gather(patience, |report| match report {
         Report::Addresses(addresses) => Some(addresses),
@@ -95,20 +102,4 @@ fn play(device: &str, crew: &mut Crew, plan: Plan, seconds: u64) -> Result<Outco
         Message::Closed => Ok(outcome),
         _ => bail!("the other side did not close"),
     }
-}
-
-fn arguments(device: &str, index: usize, plan: Plan) -> Vec<String> {
-    [
-        "sender",
-        "--device",
-        device,
-        "--index",
-        &index.to_string(),
-        "--patience",
-        &plan.patience.to_string(),
-    ]
-    .map(str::to_string)
-    .into_iter()
-    .chain(plan.mix.arguments())
-    .collect()
 }

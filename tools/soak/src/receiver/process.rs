@@ -25,7 +25,7 @@ use rustix::{
 
 use crate::{
     layout::{creator_leaves, domain_of, srqs_of, DOMAINS, SRQS_EACH},
-    mix::Mix,
+    member::Member,
     protocol::{Order, Report},
     random::Random,
     role::{tell, unexpected, Orders},
@@ -38,19 +38,11 @@ use super::{
 
 #[derive(Args)]
 pub struct Options {
-    #[arg(long)]
-    pub device: String,
+    #[command(flatten)]
+    member: Member,
     /// The directory with a file for each domain.
     #[arg(long)]
-    pub domains: PathBuf,
-    /// Which of the receivers it is.
-    #[arg(long)]
-    pub index: usize,
-    #[command(flatten)]
-    pub mix: Mix,
-    /// Seconds that anything may take.
-    #[arg(long)]
-    pub patience: u64,
+    domains: PathBuf,
 }
 
 /// A connection of a domain that we are in.
@@ -141,8 +133,13 @@ fn open_xrcd(context: &Context, dir: &Path, domain: usize) -> Result<Xrcd> {
 
 impl Receiver {
     fn start(options: &Options) -> Result<Self> {
-        let (mix, index) = (options.mix, options.index);
-        let context = Context::open(&options.device)?;
+        let Member {
+            device,
+            index,
+            plan,
+        } = &options.member;
+        let (index, mix) = (*index, plan.mix);
+        let context = Context::open(device)?;
         let events = context.create_event_file(None)?;
         let mut random = Random::new(mix.seed, &[4, index as u64]);
         let mut xrcds = Vec::new();
@@ -163,9 +160,9 @@ impl Receiver {
         }
         Ok(Receiver {
             seed: mix.seed,
-            patience: Duration::from_secs(options.patience),
+            patience: Duration::from_secs(plan.patience),
             random,
-            device: Device::open(&options.device, 1)?,
+            device: Device::open(device, 1)?,
             connections: HashMap::new(),
             inboxes,
             waiters,

@@ -7,4 +7,4 @@ mod pending;
 mod process;
 mod target;
 
-pub use process::{live, Options};
+pub use process::live;

@@ -9,12 +9,11 @@ use std::{
 };
 
 use anyhow::{ensure, Context as _, Result};
-use clap::Args;
 use ibxrc_ini::{Device, IniQp};
 
 use crate::{
     layout::{domain_of, srqs_in, DOMAINS, SRQS},
-    mix::Mix,
+    member::Member,
     protocol::{Addresses, Order, Report, Sent, Target},
     random::Random,
     role::{tell, unexpected, Orders},
@@ -22,24 +21,10 @@ use crate::{
 
 use super::connection::{create_qp, Connection};
 
-#[derive(Args)]
-pub struct Options {
-    #[arg(long)]
-    pub device: String,
-    /// Which of the senders it is.
-    #[arg(long)]
-    pub index: usize,
-    #[command(flatten)]
-    pub mix: Mix,
-    /// Seconds that anything may take.
-    #[arg(long)]
-    pub patience: u64,
-}
-
 /// Lives the life of the process.
-pub fn live(options: &Options, orders: &Orders) -> Result<()> {
-    let device = Device::open(&options.device, 1)?;
-    let mut random = Random::new(options.mix.seed, &[5, options.index as u64]);
+pub fn live(member: &Member, orders: &Orders) -> Result<()> {
+    let device = Device::open(&member.device, 1)?;
+    let mut random = Random::new(member.plan.mix.seed, &[5, member.index as u64]);
     let qps: Vec<IniQp> = (0..DOMAINS)
         .map(|_| create_qp(&device, &mut random))
         .collect::<Result<_>>()?;
@@ -53,7 +38,7 @@ pub fn live(options: &Options, orders: &Orders) -> Result<()> {
         match order {
             Order::Connect { tgt_qps, targets } => {
                 let qps = qps.take().context("connected already")?;
-                connections = connect(options, qps, &tgt_qps, &targets)?;
+                connections = connect(member, qps, &tgt_qps, &targets)?;
                 tell(&Report::Done)?;
             }
             Order::Start { seconds } => {
@@ -73,7 +58,7 @@ pub fn live(options: &Options, orders: &Orders) -> Result<()> {
 }
 
 fn connect(
-    options: &Options,
+    member: &Member,
     qps: Vec<IniQp>,
     tgt_qps: &Addresses,
     targets: &[Target; SRQS],
@@ -82,11 +67,11 @@ fn connect(
     for (domain, (mut qp, tgt)) in qps.into_iter().zip(tgt_qps).enumerate() {
         qp.connect(tgt)?;
         connections.push(Connection::new(
-            options.mix,
-            (options.index, domain),
+            member.plan.mix,
+            (member.index, domain),
             qp,
             srqs_in(domain).into_iter().map(|srq| (srq, targets[srq])),
-            Duration::from_secs(options.patience),
+            Duration::from_secs(member.plan.patience),
         ));
     }
     Ok(connections)
