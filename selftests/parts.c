@@ -7,7 +7,7 @@
 #include <sys/mman.h>
 
 #include "kselftest_harness.h"
-#include "xrc_util.h"
+#include "inbox.h"
 
 #define TIMEOUT 120
 
@@ -16,19 +16,10 @@
 #define DEPTH 4096
 #define INI_SIZE (9 * 1024 * 1024)
 
-/* A TGT QP and who sends to it. */
-struct peer {
-	struct xrc_qp qp;
-	struct xrc_ini ini;
-};
-
-/* An SRQ with a CQ, and one buffer for each work request. */
+/* An SRQ with a CQ of its own. */
 struct receiver {
 	struct xrc_cq cq;
-	struct xrc_srq srq;
-	__u8 *buf;
-	size_t size;
-	__u32 posted;
+	struct inbox in;
 };
 
 #define SRQ_WR 64
@@ -41,15 +32,6 @@ FIXTURE(parts)
 	struct ib_xrc_limits limits;
 };
 
-static int peer_open(struct xrc *x, __u32 xrcd, struct peer *p)
-{
-	int ret = xrc_tgt_create(x, xrcd, &p->qp);
-
-	if (!ret)
-		ret = xrc_ini_open(&p->ini, DEPTH, INI_SIZE);
-	return ret ? ret : xrc_ini_pair(&p->ini, x, &p->qp);
-}
-
 FIXTURE_SETUP(parts)
 {
 	int i;
@@ -58,7 +40,8 @@ FIXTURE_SETUP(parts)
 	ASSERT_EQ(0, xrc_limits(&self->x, &self->limits));
 	ASSERT_EQ(0, xrc_xrcd_open(&self->x, -1, 0, &self->xrcd));
 	for (i = 0; i < PEERS; i++)
-		ASSERT_EQ(0, peer_open(&self->x, self->xrcd, &self->peer[i]));
+		ASSERT_EQ(0, peer_open(&self->x, self->xrcd, DEPTH, INI_SIZE,
+				       &self->peer[i]));
 }
 
 FIXTURE_TEARDOWN(parts)
@@ -73,69 +56,10 @@ FIXTURE_TEARDOWN(parts)
 static int receiver_open(struct xrc *x, __u32 xrcd, size_t size,
 			 struct receiver *r)
 {
-	int ret;
+	int ret = xrc_cq_create(x, 2 * SRQ_WR, 0, XRC_NO_FD, &r->cq);
 
-	memset(r, 0, sizeof(*r));
-	r->size = size;
-	r->buf = mmap(NULL, size * SRQ_WR, PROT_READ | PROT_WRITE,
-		      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-	if (r->buf == MAP_FAILED)
-		return -errno;
-	ret = xrc_cq_create(x, 2 * SRQ_WR, 0, XRC_NO_FD, &r->cq);
-	return ret ? ret : xrc_srq_create(x, xrcd, &r->cq, SRQ_WR, 4, 0x77,
-					  &r->srq);
-}
-
-static __u8 *receiver_buf(const struct receiver *r, __u64 wr_id)
-{
-	return r->buf + wr_id % SRQ_WR * r->size;
-}
-
-static int receiver_post(struct xrc *x, struct receiver *r, int n)
-{
-	int ret = 0;
-
-	while (n-- && !ret) {
-		ret = xrc_srq_post(x, &r->srq, r->posted,
-				   receiver_buf(r, r->posted), r->size);
-		if (!ret)
-			r->posted++;
-	}
-	return ret;
-}
-
-static int receiver_wait(struct receiver *r, struct ib_xrc_cqe *cqe)
-{
-	return xrc_cq_wait(&r->cq, cqe, XRC_TIMEOUT_MS);
-}
-
-/* Until messages have taken so many work requests, complete or not. */
-static int receiver_wait_taken(struct receiver *r, __u32 taken)
-{
-	long long end = xrc_now() + XRC_TIMEOUT_MS;
-
-	while (__atomic_load_n(&r->srq.ring->consumer, __ATOMIC_ACQUIRE) != taken) {
-		if (xrc_now() >= end)
-			return -ETIME;
-		usleep(100);
-	}
-	return 0;
-}
-
-/* Nothing completes for a while. */
-static bool receiver_idle(struct receiver *r)
-{
-	struct ib_xrc_cqe cqe;
-
-	return xrc_cq_wait(&r->cq, &cqe, 200) == -ETIME;
-}
-
-static int wait_sent(struct xrc_ini *ini)
-{
-	struct ibv_wc wc;
-	int ret = xrc_ini_wait(ini, &wc, XRC_TIMEOUT_MS);
-
-	return ret ? ret : wc.status ? -EIO : 0;
+	return ret ? ret : inbox_open(x, xrcd, &r->cq, SRQ_WR, size, XRC_NO_FD,
+				      &r->in);
 }
 
 /* A part as it is: flags, and a payload of the sender's buffer from offset on. */
@@ -145,14 +69,6 @@ static int send_part(struct xrc_ini *ini, __u32 srq_num, __u32 flags,
 	return xrc_ini_send_raw(ini, IBV_WR_SEND_WITH_IMM,
 				srq_num << IB_XRC_WIRE_SRQ_NUM_SHIFT | flags,
 				offset, length);
-}
-
-static bool is_whole(const struct receiver *r, const struct ib_xrc_cqe *cqe,
-		     size_t length, unsigned int seed)
-{
-	return cqe->status == IBV_WC_SUCCESS && cqe->byte_len == length &&
-	       cqe->opcode == IB_XRC_WC_RECV &&
-	       xrc_check(receiver_buf(r, cqe->wr_id), length, seed);
 }
 
 TEST_F_TIMEOUT(parts, sizes, TIMEOUT)
@@ -172,30 +88,30 @@ TEST_F_TIMEOUT(parts, sizes, TIMEOUT)
 	unsigned int i;
 
 	ASSERT_EQ(0, receiver_open(&self->x, self->xrcd, 1024 * 1024, &r));
-	send.srq_num = r.srq.srq_num;
+	send.srq_num = r.in.srq.srq_num;
 	for (i = 0; i < 2 * ARRAY_SIZE(size); i++) {
 		send.length = size[i / 2];
 		send.with_imm = i & 1;
 		send.imm = 0xabcd0000 + i;
 		send.solicited = i % 3 == 0;
 		xrc_fill(p->ini.buf, send.length, i);
-		ASSERT_EQ(0, receiver_post(&self->x, &r, 1));
+		ASSERT_EQ(0, inbox_post(&r.in, 1));
 		ASSERT_EQ(0, xrc_ini_send(&p->ini, &send));
-		ASSERT_EQ(0, receiver_wait(&r, &cqe))
+		ASSERT_EQ(0, inbox_wait(&r.in, &cqe))
 			TH_LOG("%u bytes, case %u", send.length, i);
-		EXPECT_TRUE(is_whole(&r, &cqe, send.length, i))
+		EXPECT_TRUE(inbox_has(&r.in, &cqe, send.length, i))
 			TH_LOG("%u bytes, case %u: status %u, %u bytes",
 			       send.length, i, cqe.status, cqe.byte_len);
 		EXPECT_EQ(i, cqe.wr_id);
 		EXPECT_EQ(p->qp.qp_num, cqe.qp_num);
 		EXPECT_EQ(p->ini.qp->qp_num, cqe.src_qp);
-		EXPECT_EQ(r.srq.srq_num, cqe.srq_num);
+		EXPECT_EQ(r.in.srq.srq_num, cqe.srq_num);
 		EXPECT_EQ((send.with_imm ? IB_XRC_WC_WITH_IMM : 0) |
 			  (send.solicited ? IB_XRC_WC_SOLICITED : 0),
 			  cqe.wc_flags);
 		if (send.with_imm)
 			EXPECT_EQ(send.imm, ntohl(cqe.imm_data));
-		ASSERT_EQ(0, wait_sent(&p->ini));
+		ASSERT_EQ(0, peer_wait_sent(p, 1));
 		bytes += send.length;
 	}
 	EXPECT_EQ(0, xrc_tgt_query(&self->x, &p->qp, NULL, &info));
@@ -213,13 +129,13 @@ TEST_F_TIMEOUT(parts, long_one, TIMEOUT)
 
 	ASSERT_GE(self->limits.max_msg_size, send.length);
 	ASSERT_EQ(0, receiver_open(&self->x, self->xrcd, send.length, &r));
-	ASSERT_EQ(0, receiver_post(&self->x, &r, 1));
-	send.srq_num = r.srq.srq_num;
+	ASSERT_EQ(0, inbox_post(&r.in, 1));
+	send.srq_num = r.in.srq.srq_num;
 	xrc_fill(p->ini.buf, send.length, 5);
 	ASSERT_EQ(0, xrc_ini_send(&p->ini, &send));
-	ASSERT_EQ(0, receiver_wait(&r, &cqe));
-	EXPECT_TRUE(is_whole(&r, &cqe, send.length, 5));
-	ASSERT_EQ(0, wait_sent(&p->ini));
+	ASSERT_EQ(0, inbox_wait(&r.in, &cqe));
+	EXPECT_TRUE(inbox_has(&r.in, &cqe, send.length, 5));
+	ASSERT_EQ(0, peer_wait_sent(p, 1));
 }
 
 /* The pieces of a scatter list and the parts have nothing to do with each other. */
@@ -235,21 +151,25 @@ TEST_F_TIMEOUT(parts, scatter_list, TIMEOUT)
 	int i;
 
 	ASSERT_EQ(0, receiver_open(&self->x, self->xrcd, 16 * PART, &r));
+	/* An inbox has one scatter entry for each work request. */
+	ASSERT_EQ(0, xrc_srq_destroy(&self->x, &r.in.srq));
+	ASSERT_EQ(0, xrc_srq_create(&self->x, self->xrcd, &r.cq, SRQ_WR, 4, 0x77,
+				    &r.in.srq));
 	for (i = 0; i < 4; i++) {
-		sge[i].addr = (uintptr_t)(r.buf + at);
+		sge[i].addr = (uintptr_t)(r.in.buf + at);
 		sge[i].length = piece[i];
 		sge[i].lkey = 0;
 		at += piece[i];
 	}
-	send.srq_num = r.srq.srq_num;
+	send.srq_num = r.in.srq.srq_num;
 	send.length = at;
 	for (i = 0; i < 2; i++) {
 		xrc_fill(p->ini.buf, at, i + 1);
-		ASSERT_EQ(0, xrc_srq_postv(&self->x, &r.srq, 0, sge, 4));
+		ASSERT_EQ(0, xrc_srq_postv(&self->x, &r.in.srq, 0, sge, 4));
 		ASSERT_EQ(0, xrc_ini_send(&p->ini, &send));
-		ASSERT_EQ(0, receiver_wait(&r, &cqe));
-		EXPECT_TRUE(is_whole(&r, &cqe, at, i + 1));
-		ASSERT_EQ(0, wait_sent(&p->ini));
+		ASSERT_EQ(0, inbox_wait(&r.in, &cqe));
+		EXPECT_TRUE(inbox_has(&r.in, &cqe, at, i + 1));
+		ASSERT_EQ(0, peer_wait_sent(p, 1));
 	}
 }
 
@@ -264,11 +184,11 @@ TEST_F_TIMEOUT(parts, interleaved, TIMEOUT)
 	int i, n;
 
 	ASSERT_EQ(0, receiver_open(&self->x, self->xrcd, length, &r));
-	ASSERT_EQ(0, receiver_post(&self->x, &r, 2));
+	ASSERT_EQ(0, inbox_post(&r.in, 2));
 	for (n = 0; n < each; n++) {
 		for (i = 0; i < PEERS; i++) {
 			struct xrc_send send = {
-				.srq_num = r.srq.srq_num,
+				.srq_num = r.in.srq.srq_num,
 				.length = length,
 				.offset = (size_t)n * length,
 				.with_imm = true,
@@ -281,16 +201,16 @@ TEST_F_TIMEOUT(parts, interleaved, TIMEOUT)
 		}
 	}
 	for (n = 0; n < each * PEERS; n++) {
-		ASSERT_EQ(0, receiver_wait(&r, &cqe))
+		ASSERT_EQ(0, inbox_wait(&r.in, &cqe))
 			TH_LOG("message %d", n);
 		for (i = 0; i < PEERS; i++)
 			if (self->peer[i].qp.qp_num == cqe.qp_num)
 				break;
 		ASSERT_LT(i, PEERS);
 		EXPECT_EQ(next[i], (int)ntohl(cqe.imm_data));
-		EXPECT_TRUE(is_whole(&r, &cqe, length, next[i] * PEERS + i));
+		EXPECT_TRUE(inbox_has(&r.in, &cqe, length, next[i] * PEERS + i));
 		next[i]++;
-		ASSERT_EQ(0, receiver_post(&self->x, &r, 1));
+		ASSERT_EQ(0, inbox_post(&r.in, 1));
 	}
 }
 
@@ -303,27 +223,26 @@ TEST_F_TIMEOUT(parts, rest_passes_who_waits, TIMEOUT)
 	struct receiver r;
 
 	ASSERT_EQ(0, receiver_open(&self->x, self->xrcd, 3 * PART, &r));
-	ASSERT_EQ(0, receiver_post(&self->x, &r, 1));
+	ASSERT_EQ(0, inbox_post(&r.in, 1));
 	xrc_fill(a->ini.buf, 3 * PART, 1);
 	xrc_fill(b->ini.buf, 3 * PART, 2);
-	ASSERT_EQ(0, send_part(&a->ini, r.srq.srq_num, IB_XRC_WIRE_MORE, 0, PART));
-	ASSERT_EQ(0, wait_sent(&a->ini));
-	while (!__atomic_load_n(&r.srq.ring->consumer, __ATOMIC_ACQUIRE))
-		usleep(100);
-	send.srq_num = r.srq.srq_num;
+	ASSERT_EQ(0, send_part(&a->ini, r.in.srq.srq_num, IB_XRC_WIRE_MORE, 0, PART));
+	ASSERT_EQ(0, peer_wait_sent(a, 1));
+	ASSERT_EQ(0, inbox_wait_taken(&r.in, 1));
+	send.srq_num = r.in.srq.srq_num;
 	ASSERT_EQ(0, xrc_ini_send(&b->ini, &send));
-	EXPECT_TRUE(receiver_idle(&r));
-	ASSERT_EQ(0, send_part(&a->ini, r.srq.srq_num,
+	EXPECT_TRUE(inbox_idle(&r.in));
+	ASSERT_EQ(0, send_part(&a->ini, r.in.srq.srq_num,
 			       IB_XRC_WIRE_MORE | IB_XRC_WIRE_CONT, PART, PART));
-	ASSERT_EQ(0, send_part(&a->ini, r.srq.srq_num, IB_XRC_WIRE_CONT,
+	ASSERT_EQ(0, send_part(&a->ini, r.in.srq.srq_num, IB_XRC_WIRE_CONT,
 			       2 * PART, PART));
-	ASSERT_EQ(0, receiver_wait(&r, &cqe));
+	ASSERT_EQ(0, inbox_wait(&r.in, &cqe));
 	EXPECT_EQ(a->qp.qp_num, cqe.qp_num);
-	EXPECT_TRUE(is_whole(&r, &cqe, 3 * PART, 1));
-	ASSERT_EQ(0, receiver_post(&self->x, &r, 1));
-	ASSERT_EQ(0, receiver_wait(&r, &cqe));
+	EXPECT_TRUE(inbox_has(&r.in, &cqe, 3 * PART, 1));
+	ASSERT_EQ(0, inbox_post(&r.in, 1));
+	ASSERT_EQ(0, inbox_wait(&r.in, &cqe));
 	EXPECT_EQ(b->qp.qp_num, cqe.qp_num);
-	EXPECT_TRUE(is_whole(&r, &cqe, 3 * PART, 2));
+	EXPECT_TRUE(inbox_has(&r.in, &cqe, 3 * PART, 2));
 }
 
 /* From one TGT QP to several SRQs, some of which have no buffer yet. */
@@ -337,10 +256,10 @@ TEST_F_TIMEOUT(parts, several_srqs, TIMEOUT)
 
 	for (i = 0; i < 3; i++)
 		ASSERT_EQ(0, receiver_open(&self->x, self->xrcd, length, &r[i]));
-	ASSERT_EQ(0, receiver_post(&self->x, &r[2], 3));
+	ASSERT_EQ(0, inbox_post(&r[2].in, 3));
 	for (i = 0; i < 9; i++) {
 		struct xrc_send send = {
-			.srq_num = r[i % 3].srq.srq_num,
+			.srq_num = r[i % 3].in.srq.srq_num,
 			.length = length,
 			.offset = (size_t)i * length,
 		};
@@ -349,15 +268,15 @@ TEST_F_TIMEOUT(parts, several_srqs, TIMEOUT)
 		ASSERT_EQ(0, xrc_ini_send(&p->ini, &send));
 	}
 	for (i = 2; i < 9; i += 3) {
-		ASSERT_EQ(0, receiver_wait(&r[2], &cqe));
-		EXPECT_TRUE(is_whole(&r[2], &cqe, length, i));
+		ASSERT_EQ(0, inbox_wait(&r[2].in, &cqe));
+		EXPECT_TRUE(inbox_has(&r[2].in, &cqe, length, i));
 	}
 	for (i = 0; i < 9; i++) {
 		if (i % 3 == 2)
 			continue;
-		ASSERT_EQ(0, receiver_post(&self->x, &r[i % 3], 1));
-		ASSERT_EQ(0, receiver_wait(&r[i % 3], &cqe));
-		EXPECT_TRUE(is_whole(&r[i % 3], &cqe, length, i));
+		ASSERT_EQ(0, inbox_post(&r[i % 3].in, 1));
+		ASSERT_EQ(0, inbox_wait(&r[i % 3].in, &cqe));
+		EXPECT_TRUE(inbox_has(&r[i % 3].in, &cqe, length, i));
 	}
 }
 
@@ -374,22 +293,22 @@ TEST_F_TIMEOUT(parts, longer_than_the_backlog, TIMEOUT)
 
 	ASSERT_EQ(0, receiver_open(&self->x, self->xrcd, length, &full));
 	ASSERT_EQ(0, receiver_open(&self->x, self->xrcd, length, &other));
-	ASSERT_EQ(0, receiver_post(&self->x, &other, 1));
+	ASSERT_EQ(0, inbox_post(&other.in, 1));
 	xrc_fill(a->ini.buf, length, 3);
 	xrc_fill(b->ini.buf, length, 4);
 	send.length = length;
-	send.srq_num = full.srq.srq_num;
+	send.srq_num = full.in.srq.srq_num;
 	ASSERT_EQ(0, xrc_ini_send(&a->ini, &send));
 	EXPECT_EQ(-ETIME, xrc_ini_wait(&a->ini, &wc, 300));
-	send.srq_num = other.srq.srq_num;
+	send.srq_num = other.in.srq.srq_num;
 	ASSERT_EQ(0, xrc_ini_send(&b->ini, &send));
-	ASSERT_EQ(0, receiver_wait(&other, &cqe));
-	EXPECT_TRUE(is_whole(&other, &cqe, length, 4));
-	EXPECT_TRUE(receiver_idle(&full));
-	ASSERT_EQ(0, receiver_post(&self->x, &full, 1));
-	ASSERT_EQ(0, receiver_wait(&full, &cqe));
-	EXPECT_TRUE(is_whole(&full, &cqe, length, 3));
-	ASSERT_EQ(0, wait_sent(&a->ini));
+	ASSERT_EQ(0, inbox_wait(&other.in, &cqe));
+	EXPECT_TRUE(inbox_has(&other.in, &cqe, length, 4));
+	EXPECT_TRUE(inbox_idle(&full.in));
+	ASSERT_EQ(0, inbox_post(&full.in, 1));
+	ASSERT_EQ(0, inbox_wait(&full.in, &cqe));
+	EXPECT_TRUE(inbox_has(&full.in, &cqe, length, 3));
+	ASSERT_EQ(0, peer_wait_sent(a, 1));
 }
 
 /* What does not fit is found with the part that does not. */
@@ -401,20 +320,20 @@ TEST_F_TIMEOUT(parts, longer_than_the_buffer, TIMEOUT)
 	struct receiver r;
 
 	ASSERT_EQ(0, receiver_open(&self->x, self->xrcd, 3 * PART + 1, &r));
-	ASSERT_EQ(0, receiver_post(&self->x, &r, 2));
-	send.srq_num = r.srq.srq_num;
+	ASSERT_EQ(0, inbox_post(&r.in, 2));
+	send.srq_num = r.in.srq.srq_num;
 	ASSERT_EQ(0, xrc_ini_send(&p->ini, &send));
-	ASSERT_EQ(0, receiver_wait(&r, &cqe));
+	ASSERT_EQ(0, inbox_wait(&r.in, &cqe));
 	EXPECT_EQ(IBV_WC_LOC_LEN_ERR, cqe.status);
 	EXPECT_EQ(0, cqe.wr_id);
 	EXPECT_EQ(0, xrc_tgt_wait_state(&self->x, &p->qp, IBV_QPS_ERR));
-	EXPECT_TRUE(receiver_idle(&r));
+	EXPECT_TRUE(inbox_idle(&r.in));
 	/* The SRQ is as good as before. */
 	send.length = 3 * PART;
 	xrc_fill(q->ini.buf, send.length, 9);
 	ASSERT_EQ(0, xrc_ini_send(&q->ini, &send));
-	ASSERT_EQ(0, receiver_wait(&r, &cqe));
-	EXPECT_TRUE(is_whole(&r, &cqe, send.length, 9));
+	ASSERT_EQ(0, inbox_wait(&r.in, &cqe));
+	EXPECT_TRUE(inbox_has(&r.in, &cqe, send.length, 9));
 }
 
 TEST_F_TIMEOUT(parts, bad_buffer, TIMEOUT)
@@ -426,11 +345,11 @@ TEST_F_TIMEOUT(parts, bad_buffer, TIMEOUT)
 
 	ASSERT_EQ(0, receiver_open(&self->x, self->xrcd, PART, &r));
 	/* The first part can be written, the second cannot. */
-	ASSERT_EQ(0, xrc_srq_post(&self->x, &r.srq, 1,
+	ASSERT_EQ(0, xrc_srq_post(&self->x, &r.in.srq, 1,
 				  (__u8 *)xrc_guard_page() - PART, 2 * PART));
-	send.srq_num = r.srq.srq_num;
+	send.srq_num = r.in.srq.srq_num;
 	ASSERT_EQ(0, xrc_ini_send(&p->ini, &send));
-	ASSERT_EQ(0, receiver_wait(&r, &cqe));
+	ASSERT_EQ(0, inbox_wait(&r.in, &cqe));
 	EXPECT_EQ(IBV_WC_LOC_PROT_ERR, cqe.status);
 	EXPECT_EQ(0, xrc_tgt_wait_state(&self->x, &p->qp, IBV_QPS_ERR));
 }
@@ -471,21 +390,19 @@ TEST_F_TIMEOUT(parts, cut_off, TIMEOUT)
 
 	ASSERT_EQ(0, receiver_open(&self->x, self->xrcd, 4 * PART, &r));
 	for (how = 0; how < ENDINGS; how++) {
-		ASSERT_EQ(0, peer_open(&self->x, self->xrcd, &p));
-		ASSERT_EQ(0, receiver_post(&self->x, &r, 1));
-		ASSERT_EQ(0, send_part(&p.ini, r.srq.srq_num, IB_XRC_WIRE_MORE,
+		ASSERT_EQ(0, peer_open(&self->x, self->xrcd, DEPTH, INI_SIZE, &p));
+		ASSERT_EQ(0, inbox_post(&r.in, 1));
+		ASSERT_EQ(0, send_part(&p.ini, r.in.srq.srq_num, IB_XRC_WIRE_MORE,
 				       0, PART));
-		ASSERT_EQ(0, wait_sent(&p.ini));
-		while (__atomic_load_n(&r.srq.ring->consumer,
-				       __ATOMIC_ACQUIRE) != r.posted)
-			usleep(100);
+		ASSERT_EQ(0, peer_wait_sent(&p, 1));
+		ASSERT_EQ(0, inbox_wait_taken(&r.in, r.in.posted));
 		EXPECT_EQ(0, xrc_cq_poll(&r.cq, &cqe));
 		EXPECT_EQ(0, end_it(&self->x, &p, how))
 			TH_LOG("ending %d", how);
-		ASSERT_EQ(0, receiver_wait(&r, &cqe))
+		ASSERT_EQ(0, inbox_wait(&r.in, &cqe))
 			TH_LOG("ending %d", how);
 		EXPECT_EQ(IBV_WC_WR_FLUSH_ERR, cqe.status);
-		EXPECT_EQ(r.posted - 1, cqe.wr_id);
+		EXPECT_EQ(r.in.posted - 1, cqe.wr_id);
 		EXPECT_EQ(p.qp.qp_num, cqe.qp_num);
 		if (how != CLOSE)
 			EXPECT_EQ(0, xrc_tgt_close(&self->x, &p.qp));
@@ -529,13 +446,13 @@ TEST_F_TIMEOUT(parts, cut_off_by_a_flood, TIMEOUT)
 	unsigned int i;
 
 	ASSERT_EQ(0, receiver_open(&self->x, self->xrcd, 3 * PART, &r));
-	ASSERT_EQ(0, receiver_post(&self->x, &r, 1));
-	ASSERT_EQ(0, send_part(&p->ini, r.srq.srq_num, IB_XRC_WIRE_MORE, 0, PART));
-	ASSERT_EQ(0, receiver_wait_taken(&r, 1));
+	ASSERT_EQ(0, inbox_post(&r.in, 1));
+	ASSERT_EQ(0, send_part(&p->ini, r.in.srq.srq_num, IB_XRC_WIRE_MORE, 0, PART));
+	ASSERT_EQ(0, inbox_wait_taken(&r.in, 1));
 	for (i = 0; i < 2 * self->limits.tgt_qp_recv_wr; i++)
-		ASSERT_EQ(0, send_part(&p->ini, r.srq.srq_num,
+		ASSERT_EQ(0, send_part(&p->ini, r.in.srq.srq_num,
 				       IB_XRC_WIRE_MORE, 0, PART));
-	ASSERT_EQ(0, receiver_wait(&r, &cqe));
+	ASSERT_EQ(0, inbox_wait(&r.in, &cqe));
 	EXPECT_EQ(IBV_WC_WR_FLUSH_ERR, cqe.status);
 	EXPECT_EQ(0, xrc_tgt_wait_state(&self->x, &p->qp, IBV_QPS_ERR));
 }
@@ -553,15 +470,15 @@ TEST_F_TIMEOUT(parts, cut_off_without_buffer, TIMEOUT)
 	int how;
 
 	ASSERT_EQ(0, receiver_open(&self->x, self->xrcd, 4 * PART, &r));
-	send.srq_num = r.srq.srq_num;
+	send.srq_num = r.in.srq.srq_num;
 	for (how = 0; how < ENDINGS; how++) {
-		ASSERT_EQ(0, peer_open(&self->x, self->xrcd, &p));
-		ASSERT_EQ(0, send_part(&p.ini, r.srq.srq_num, IB_XRC_WIRE_MORE,
+		ASSERT_EQ(0, peer_open(&self->x, self->xrcd, DEPTH, INI_SIZE, &p));
+		ASSERT_EQ(0, send_part(&p.ini, r.in.srq.srq_num, IB_XRC_WIRE_MORE,
 				       0, PART));
-		ASSERT_EQ(0, send_part(&p.ini, r.srq.srq_num,
+		ASSERT_EQ(0, send_part(&p.ini, r.in.srq.srq_num,
 			IB_XRC_WIRE_MORE | IB_XRC_WIRE_CONT, 0, PART));
-		ASSERT_EQ(0, wait_sent(&p.ini));
-		ASSERT_EQ(0, wait_sent(&p.ini));
+		ASSERT_EQ(0, peer_wait_sent(&p, 1));
+		ASSERT_EQ(0, peer_wait_sent(&p, 1));
 		EXPECT_EQ(0, end_it(&self->x, &p, how))
 			TH_LOG("ending %d", how);
 		if (how != CLOSE) {
@@ -572,12 +489,12 @@ TEST_F_TIMEOUT(parts, cut_off_without_buffer, TIMEOUT)
 		}
 		xrc_fill(other->ini.buf, send.length, how);
 		ASSERT_EQ(0, xrc_ini_send(&other->ini, &send));
-		ASSERT_EQ(0, receiver_post(&self->x, &r, 1));
-		ASSERT_EQ(0, receiver_wait(&r, &cqe))
+		ASSERT_EQ(0, inbox_post(&r.in, 1));
+		ASSERT_EQ(0, inbox_wait(&r.in, &cqe))
 			TH_LOG("ending %d", how);
-		EXPECT_TRUE(is_whole(&r, &cqe, send.length, how));
-		EXPECT_EQ(r.posted - 1, cqe.wr_id);
-		ASSERT_EQ(0, wait_sent(&other->ini));
+		EXPECT_TRUE(inbox_has(&r.in, &cqe, send.length, how));
+		EXPECT_EQ(r.in.posted - 1, cqe.wr_id);
+		ASSERT_EQ(0, peer_wait_sent(other, 1));
 		xrc_ini_close(&p.ini);
 	}
 	EXPECT_EQ(0, xrc_list_srqs(&self->x, self->xrcd, 0, &info, 1, &count));
@@ -596,16 +513,16 @@ TEST_F_TIMEOUT(parts, flushed, TIMEOUT)
 	int i;
 
 	ASSERT_EQ(0, receiver_open(&self->x, self->xrcd, 3 * PART, &r));
-	send.srq_num = r.srq.srq_num;
+	send.srq_num = r.in.srq.srq_num;
 	for (i = 0; i < 3; i++) {
 		ASSERT_EQ(0, xrc_ini_send(&p->ini, &send));
-		ASSERT_EQ(0, wait_sent(&p->ini));
+		ASSERT_EQ(0, peer_wait_sent(p, 1));
 	}
 	ASSERT_EQ(0, xrc_tgt_disconnect(&self->x, &p->qp, 50, &info));
 	EXPECT_EQ(3, info.flushed_msgs);
 	EXPECT_EQ(0, info.delivered_msgs);
-	ASSERT_EQ(0, receiver_post(&self->x, &r, 1));
-	EXPECT_TRUE(receiver_idle(&r));
+	ASSERT_EQ(0, inbox_post(&r.in, 1));
+	EXPECT_TRUE(inbox_idle(&r.in));
 	EXPECT_EQ(0, xrc_cq_poll(&r.cq, &cqe));
 }
 
@@ -619,17 +536,17 @@ TEST_F_TIMEOUT(parts, delivered_before_disconnect, TIMEOUT)
 	struct receiver r;
 
 	ASSERT_EQ(0, receiver_open(&self->x, self->xrcd, 7 * PART, &r));
-	send.srq_num = r.srq.srq_num;
+	send.srq_num = r.in.srq.srq_num;
 	xrc_fill(p->ini.buf, send.length, 1);
 	ASSERT_EQ(0, xrc_ini_send(&p->ini, &send));
 	ASSERT_EQ(0, xrc_ini_send(&p->ini, &send));
-	ASSERT_EQ(0, wait_sent(&p->ini));
-	ASSERT_EQ(0, wait_sent(&p->ini));
+	ASSERT_EQ(0, peer_wait_sent(p, 1));
+	ASSERT_EQ(0, peer_wait_sent(p, 1));
 	/* The kernel need not be told: it is to look by itself. */
-	ASSERT_EQ(0, receiver_post(&self->x, &r, 1));
+	ASSERT_EQ(0, inbox_post(&r.in, 1));
 	ASSERT_EQ(0, xrc_tgt_disconnect(&self->x, &p->qp, 3000, &info));
-	ASSERT_EQ(0, receiver_wait(&r, &cqe));
-	EXPECT_TRUE(is_whole(&r, &cqe, send.length, 1));
+	ASSERT_EQ(0, inbox_wait(&r.in, &cqe));
+	EXPECT_TRUE(inbox_has(&r.in, &cqe, send.length, 1));
 	EXPECT_EQ(1, info.flushed_msgs);
 }
 
@@ -639,14 +556,13 @@ TEST_F_TIMEOUT(parts, srq_destroyed_in_the_middle, TIMEOUT)
 	struct receiver r;
 
 	ASSERT_EQ(0, receiver_open(&self->x, self->xrcd, 3 * PART, &r));
-	ASSERT_EQ(0, receiver_post(&self->x, &r, 1));
-	ASSERT_EQ(0, send_part(&p->ini, r.srq.srq_num, IB_XRC_WIRE_MORE, 0, PART));
+	ASSERT_EQ(0, inbox_post(&r.in, 1));
+	ASSERT_EQ(0, send_part(&p->ini, r.in.srq.srq_num, IB_XRC_WIRE_MORE, 0, PART));
 	/* Acknowledged is not delivered: it might find no SRQ. */
-	while (__atomic_load_n(&r.srq.ring->consumer, __ATOMIC_ACQUIRE) != 1)
-		usleep(100);
-	ASSERT_EQ(0, xrc_srq_destroy(&self->x, &r.srq));
+	ASSERT_EQ(0, inbox_wait_taken(&r.in, 1));
+	ASSERT_EQ(0, xrc_srq_destroy(&self->x, &r.in.srq));
 	EXPECT_EQ(IBV_QPS_RTS, xrc_tgt_state(&self->x, &p->qp));
-	ASSERT_EQ(0, send_part(&p->ini, r.srq.srq_num, IB_XRC_WIRE_CONT, 0, PART));
+	ASSERT_EQ(0, send_part(&p->ini, r.in.srq.srq_num, IB_XRC_WIRE_CONT, 0, PART));
 	EXPECT_EQ(0, xrc_tgt_wait_state(&self->x, &p->qp, IBV_QPS_ERR));
 }
 
@@ -672,18 +588,18 @@ TEST_F_TIMEOUT(parts, out_of_order, TIMEOUT)
 
 	for (i = 0; i < 2; i++) {
 		ASSERT_EQ(0, receiver_open(&self->x, self->xrcd, 3 * PART, &r[i]));
-		ASSERT_EQ(0, receiver_post(&self->x, &r[i], 8));
+		ASSERT_EQ(0, inbox_post(&r[i].in, 8));
 	}
 	for (i = 0; i < ARRAY_SIZE(bad); i++) {
-		ASSERT_EQ(0, peer_open(&self->x, self->xrcd, &p));
-		ASSERT_EQ(0, send_part(&p.ini, r[0].srq.srq_num,
+		ASSERT_EQ(0, peer_open(&self->x, self->xrcd, DEPTH, INI_SIZE, &p));
+		ASSERT_EQ(0, send_part(&p.ini, r[0].in.srq.srq_num,
 				       IB_XRC_WIRE_MORE, 0, PART));
-		ASSERT_EQ(0, receiver_wait_taken(&r[0], i + 1));
-		ASSERT_EQ(0, send_part(&p.ini, r[bad[i].srq].srq.srq_num,
+		ASSERT_EQ(0, inbox_wait_taken(&r[0].in, i + 1));
+		ASSERT_EQ(0, send_part(&p.ini, r[bad[i].srq].in.srq.srq_num,
 				       bad[i].flags, 0, PART));
 		EXPECT_EQ(0, xrc_tgt_wait_state(&self->x, &p.qp, IBV_QPS_ERR))
 			TH_LOG("case %u", i);
-		ASSERT_EQ(0, receiver_wait(&r[0], &cqe));
+		ASSERT_EQ(0, inbox_wait(&r[0].in, &cqe));
 		EXPECT_EQ(IBV_WC_WR_FLUSH_ERR, cqe.status);
 		EXPECT_EQ(0, xrc_cq_poll(&r[1].cq, &cqe));
 		EXPECT_EQ(0, xrc_tgt_close(&self->x, &p.qp));
@@ -701,36 +617,16 @@ TEST_F_TIMEOUT(parts, nothing_after_a_refused_message, TIMEOUT)
 	int i;
 
 	ASSERT_EQ(0, receiver_open(&self->x, self->xrcd, PART, &r));
-	ASSERT_EQ(0, receiver_post(&self->x, &r, 20));
-	send.srq_num = r.srq.srq_num;
+	ASSERT_EQ(0, inbox_post(&r.in, 20));
+	send.srq_num = r.in.srq.srq_num;
 	ASSERT_EQ(0, send_part(&p->ini, IB_XRC_WIRE_SRQ_NUM_MAX, 0, 0, 8));
 	for (i = 0; i < 20; i++)
 		ASSERT_EQ(0, xrc_ini_send(&p->ini, &send));
 	EXPECT_EQ(0, xrc_tgt_wait_state(&self->x, &p->qp, IBV_QPS_ERR));
-	EXPECT_TRUE(receiver_idle(&r));
+	EXPECT_TRUE(inbox_idle(&r.in));
 	EXPECT_EQ(0, xrc_tgt_query(&self->x, &p->qp, NULL, &info));
 	EXPECT_EQ(1, info.refused_msgs);
 	EXPECT_EQ(0, info.recv_msgs);
-}
-
-/* Until so many messages wait at the two SRQs of a domain. */
-static int wait_waiting(struct xrc *x, __u32 xrcd, __u32 waiting)
-{
-	long long end = xrc_now() + XRC_TIMEOUT_MS;
-	struct ib_xrc_srq_info info[2];
-	__u32 count;
-	int ret;
-
-	do {
-		ret = xrc_list_srqs(x, xrcd, 0, info, 2, &count);
-		if (ret)
-			return ret;
-		if (count == 2 &&
-		    info[0].waiting_msgs + info[1].waiting_msgs == waiting)
-			return 0;
-		usleep(1000);
-	} while (xrc_now() < end);
-	return -ETIME;
 }
 
 /* Nor those that wait for a buffer when it is found out, at whichever SRQ. */
@@ -747,22 +643,23 @@ TEST_F_TIMEOUT(parts, nothing_behind_a_refused_message, TIMEOUT)
 		ASSERT_EQ(0, receiver_open(&self->x, self->xrcd, PART, &r[i]));
 	for (i = 0; i < 10; i++) {
 		/* The first one at the second SRQ is before all others. */
-		send.srq_num = r[i % 2 ? 0 : 1].srq.srq_num;
+		send.srq_num = r[i % 2 ? 0 : 1].in.srq.srq_num;
 		send.length = i == 1 ? 9 : 8;
 		ASSERT_EQ(0, xrc_ini_send(&p->ini, &send));
-		ASSERT_EQ(0, wait_sent(&p->ini));
+		ASSERT_EQ(0, peer_wait_sent(p, 1));
 	}
-	ASSERT_EQ(0, wait_waiting(&self->x, self->xrcd, 10));
-	r[0].size = 8;
-	ASSERT_EQ(0, receiver_post(&self->x, &r[0], 8));
-	ASSERT_EQ(0, receiver_wait(&r[0], &cqe));
+	for (i = 0; i < 2; i++)
+		ASSERT_EQ(0, inbox_wait_waiting(&r[i].in, self->xrcd, 5));
+	r[0].in.size = 8;
+	ASSERT_EQ(0, inbox_post(&r[0].in, 8));
+	ASSERT_EQ(0, inbox_wait(&r[0].in, &cqe));
 	EXPECT_EQ(IBV_WC_LOC_LEN_ERR, cqe.status);
 	EXPECT_EQ(0, xrc_tgt_wait_state(&self->x, &p->qp, IBV_QPS_ERR));
-	ASSERT_EQ(0, receiver_post(&self->x, &r[1], 8));
-	ASSERT_EQ(0, receiver_wait(&r[1], &cqe));
+	ASSERT_EQ(0, inbox_post(&r[1].in, 8));
+	ASSERT_EQ(0, inbox_wait(&r[1].in, &cqe));
 	EXPECT_EQ(IBV_WC_SUCCESS, cqe.status);
-	EXPECT_TRUE(receiver_idle(&r[0]));
-	EXPECT_TRUE(receiver_idle(&r[1]));
+	EXPECT_TRUE(inbox_idle(&r[0].in));
+	EXPECT_TRUE(inbox_idle(&r[1].in));
 	EXPECT_EQ(0, xrc_tgt_query(&self->x, &p->qp, NULL, &info));
 	EXPECT_EQ(1, info.refused_msgs);
 	EXPECT_EQ(1, info.recv_msgs);
@@ -778,16 +675,16 @@ TEST_F_TIMEOUT(parts, write_note, TIMEOUT)
 	int i;
 
 	ASSERT_EQ(0, receiver_open(&self->x, self->xrcd, PART, &r));
-	send.srq_num = r.srq.srq_num;
+	send.srq_num = r.in.srq.srq_num;
 	for (i = 0; i < 2; i++) {
 		send.imm = 0xfeed0000 + i;
 		send.solicited = i;
-		memset(receiver_buf(&r, i), 0x5a, PART);
+		memset(inbox_buf(&r.in, i), 0x5a, PART);
 		/* A buffer that cannot be written is as good. */
-		ASSERT_EQ(0, xrc_srq_post(&self->x, &r.srq, i,
-					  i ? NULL : receiver_buf(&r, i), PART));
+		ASSERT_EQ(0, xrc_srq_post(&self->x, &r.in.srq, i,
+					  i ? NULL : inbox_buf(&r.in, i), PART));
 		ASSERT_EQ(0, xrc_ini_write_note(&p->ini, &send));
-		ASSERT_EQ(0, receiver_wait(&r, &cqe));
+		ASSERT_EQ(0, inbox_wait(&r.in, &cqe));
 		EXPECT_EQ(IBV_WC_SUCCESS, cqe.status);
 		EXPECT_EQ(IB_XRC_WC_RECV_RDMA_WITH_IMM, cqe.opcode);
 		EXPECT_EQ(123456, cqe.byte_len);
@@ -795,8 +692,8 @@ TEST_F_TIMEOUT(parts, write_note, TIMEOUT)
 		EXPECT_EQ(IB_XRC_WC_WITH_IMM | (i ? IB_XRC_WC_SOLICITED : 0),
 			  cqe.wc_flags);
 		EXPECT_EQ(i, cqe.wr_id);
-		EXPECT_EQ(0x5a, receiver_buf(&r, i)[0]);
-		EXPECT_EQ(0x5a, receiver_buf(&r, i)[PART - 1]);
+		EXPECT_EQ(0x5a, inbox_buf(&r.in, i)[0]);
+		EXPECT_EQ(0x5a, inbox_buf(&r.in, i)[PART - 1]);
 	}
 }
 
