@@ -6,8 +6,7 @@
 
 . "$(dirname "$0")/storm_lib.sh"
 
-export SOAK_SECONDS=${SOAK_SECONDS:-60}
-[[ ${SOAK_SEED:-} ]] || unset SOAK_SEED
+seconds=${SOAK_SECONDS:-60}
 
 soak()
 {
@@ -23,7 +22,8 @@ ktap_set_plan 3
 soak --seconds 3 --seed 1 >/dev/null
 objects=$(all_objects)
 remember_memory
-ktap_test_result "$SOAK_SECONDS s of everything, whole and in order" soak
+ktap_test_result "$seconds s of everything, whole and in order" \
+	soak --seconds "$seconds" ${SOAK_SEED:+--seed "$SOAK_SEED"}
 ktap_test_result "nothing is left on the device" nothing_is_left "$objects"
 ktap_test_result "memory is back" same_memory
 ktap_finished

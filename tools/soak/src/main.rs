@@ -72,10 +72,10 @@ struct Local {
 #[derive(Args)]
 struct Task {
     /// How long to send.
-    #[arg(long, env = "SOAK_SECONDS", default_value_t = 60)]
+    #[arg(long, default_value_t = 60)]
     seconds: u64,
     /// What is sent follows from this number; without it, it is another one each time.
-    #[arg(long, env = "SOAK_SEED")]
+    #[arg(long)]
     seed: Option<u64>,
     /// Seconds without any progress that mean that there will be none.
     #[arg(long, default_value_t = 60)]
