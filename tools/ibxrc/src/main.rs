@@ -1,22 +1,23 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 
-//! Shows devices and domains, in the style of rdma(8).
+//! Shows devices and domains, in the style of rdma(8), and runs programs that use XRC.
 
 mod dev;
 mod domain;
 mod output;
 mod process;
 mod rules;
+mod run;
 mod srq;
 mod tgt_qp;
 
-use std::{path::PathBuf, process::ExitCode};
+use std::{ffi::OsString, path::PathBuf, process::ExitCode};
 
 use clap::{Parser, Subcommand};
 
 use output::Format;
 
-/// Shows XRC domains.
+/// Shows XRC domains, and runs programs that use XRC on devices without it.
 #[derive(Parser)]
 #[command(version)]
 struct Arguments {
@@ -47,6 +48,15 @@ enum Object {
     Domain {
         #[command(subcommand)]
         verb: DomainVerb,
+    },
+    /// Run a program that uses XRC through libibverbs on devices without XRC.
+    Run {
+        /// Say which devices get XRC and which are left alone.
+        #[arg(short, long)]
+        verbose: bool,
+        /// The program and its arguments.
+        #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+        command: Vec<OsString>,
     },
 }
 
@@ -79,14 +89,16 @@ fn main() -> ExitCode {
     let result = match arguments.object {
         Object::Dev { verb } => {
             let (None | Some(DevVerb::Show)) = verb;
-            dev::show(format)
+            dev::show(format).map(|()| ExitCode::SUCCESS)
         }
         Object::Domain {
             verb: DomainVerb::Show { file, dev },
-        } => domain::show(&file, dev.as_deref(), arguments.details, format),
+        } => domain::show(&file, dev.as_deref(), arguments.details, format)
+            .map(|()| ExitCode::SUCCESS),
+        Object::Run { verbose, command } => run::run(verbose, &command),
     };
     match result {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
         Err(error) => {
             eprintln!("ibxrc: {error:#}");
             ExitCode::FAILURE

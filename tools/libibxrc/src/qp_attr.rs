@@ -5,6 +5,7 @@
 use std::fmt;
 
 use crate::{
+    capi::attr::{from_kernel, to_kernel},
     error::{Error, Result},
     uapi::{ib_uverbs_ah_attr, ib_uverbs_global_route, ib_uverbs_qp_attr},
     verbs,
@@ -265,6 +266,17 @@ impl QpAttr {
             sqd_async_notify: has(verbs::IBV_QP_EN_SQD_ASYNC_NOTIFY)
                 .then_some(raw.en_sqd_async_notify != 0),
         })
+    }
+
+    /// Of what libibverbs has, where the mask says so. EOPNOTSUPP: a rate limit, which a QP
+    /// that does not send has not. EPROTO: an unknown state.
+    pub fn from_verbs(attr: &verbs::ibv_qp_attr, mask: u32) -> Result<Self> {
+        QpAttr::from_raw(&to_kernel(attr, mask as i32)?)
+    }
+
+    /// The same as libibverbs has it; what is not there is 0.
+    pub fn to_verbs(&self) -> verbs::ibv_qp_attr {
+        from_kernel(&self.to_raw())
     }
 
     /// Of a queried QP: all attributes are there, whatever the mask says.

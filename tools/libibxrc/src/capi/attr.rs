@@ -11,7 +11,7 @@ use crate::{
 };
 
 /// All fields and the mask. EOPNOTSUPP: the mask has what the ABI has no field for.
-pub(super) fn to_kernel(attr: &ibv_qp_attr, mask: c_int) -> Result<ib_uverbs_qp_attr> {
+pub(crate) fn to_kernel(attr: &ibv_qp_attr, mask: c_int) -> Result<ib_uverbs_qp_attr> {
     let mask = mask as u32;
     if mask & IBV_QP_RATE_LIMIT != 0 {
         return Err(Error::Call {
@@ -56,7 +56,7 @@ pub(super) fn to_kernel(attr: &ibv_qp_attr, mask: c_int) -> Result<ib_uverbs_qp_
 }
 
 /// All fields.
-pub(super) fn from_kernel(raw: &ib_uverbs_qp_attr) -> ibv_qp_attr {
+pub(crate) fn from_kernel(raw: &ib_uverbs_qp_attr) -> ibv_qp_attr {
     ibv_qp_attr {
         qp_state: raw.qp_state,
         cur_qp_state: raw.cur_qp_state,

@@ -6,7 +6,7 @@
 //! aborts the process. Nothing a caller does makes the library panic, so that it would be
 //! a bug in it, and going on with memory shared with the kernel would be worse.
 
-mod attr;
+pub(crate) mod attr;
 mod completion;
 mod device;
 mod domain;

@@ -195,6 +195,11 @@ impl IniQp {
         self.engine.reset();
     }
 
+    /// Work requests wait until others complete; they are posted by [`IniQp::completed`].
+    pub fn is_behind(&self) -> bool {
+        self.engine.is_behind()
+    }
+
     fn split(&mut self) -> (&mut Engine<Work>, RcQp<'_>) {
         let rc = RcQp {
             qp: self.qp,

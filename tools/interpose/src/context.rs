@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+
+//! An open device without XRC, which gets it from the kernel module.
+//!
+//! The inline functions of libibverbs call through tables in the program's
+//! `struct ibv_context`. Those that XRC begins with are replaced when the device is opened;
+//! those of the data path only when the first XRC object is made, so that a program that
+//! makes none runs as if we were not there.
+
+use std::{
+    ffi::CStr,
+    ptr::{self, NonNull},
+    sync::{Mutex, Once, OnceLock, PoisonError},
+};
+
+use ibxrc::{verbs::*, Errno};
+
+use crate::{
+    cq, cq_ex, mr::Regions, progress::Progress, qp, real::real, report, srq, sys::verbs_context,
+    table::Table, xrcd,
+};
+
+static CONTEXTS: Table<Context> = Table::new();
+
+/// The functions that were in the tables before ours.
+macro_rules! originals {
+    ($($(#[$doc:meta])* $name:ident: fn($($arg:ty),*) -> $ret:ty;)*) => {
+        #[derive(Clone, Copy)]
+        pub(crate) struct Originals {
+            $(pub(crate) $name: Option<unsafe extern "C" fn($($arg),*) -> $ret>,)*
+        }
+    };
+}
+
+originals! {
+    poll_cq: fn(*mut ibv_cq, i32, *mut ibv_wc) -> i32;
+    req_notify_cq: fn(*mut ibv_cq, i32) -> i32;
+    post_send: fn(*mut ibv_qp, *mut ibv_send_wr, *mut *mut ibv_send_wr) -> i32;
+    post_recv: fn(*mut ibv_qp, *mut ibv_recv_wr, *mut *mut ibv_recv_wr) -> i32;
+    post_srq_recv: fn(*mut ibv_srq, *mut ibv_recv_wr, *mut *mut ibv_recv_wr) -> i32;
+    create_cq_ex: fn(*mut ibv_context, *mut ibv_cq_init_attr_ex) -> *mut ibv_cq_ex;
+    create_srq_ex: fn(*mut ibv_context, *mut ibv_srq_init_attr_ex) -> *mut ibv_srq;
+    get_srq_num: fn(*mut ibv_srq, *mut u32) -> i32;
+    create_qp_ex: fn(*mut ibv_context, *mut ibv_qp_init_attr_ex) -> *mut ibv_qp;
+    query_device_ex: fn(
+        *mut ibv_context,
+        *const ibv_query_device_ex_input,
+        *mut ibv_device_attr_ex,
+        usize
+    ) -> i32;
+}
+
+/// What is known of the program's `struct ibv_context`.
+pub(crate) struct Context {
+    verbs: NonNull<ibv_context>,
+    pub(crate) module: ibxrc::Context,
+    pub(crate) originals: Originals,
+    pub(crate) limits: ibv_device_attr,
+    data_path: Once,
+    progress: OnceLock<Progress>,
+    starting: Mutex<()>,
+    pub(crate) regions: Regions,
+}
+
+// SAFETY: The pointer is used in calls of libibverbs, which is thread-safe.
+unsafe impl Send for Context {}
+// SAFETY: As above.
+unsafe impl Sync for Context {}
+
+/// The tables behind a context, if it has those of today.
+///
+/// # Safety
+///
+/// A good context.
+unsafe fn tables(context: NonNull<ibv_context>) -> Option<NonNull<verbs_context>> {
+    // SAFETY: The caller's word.
+    if unsafe { context.as_ref() }.abi_compat as usize != usize::MAX {
+        return None;
+    }
+    // SAFETY: That is what the value says: it is inside of the other structure.
+    Some(unsafe { context.byte_sub(std::mem::offset_of!(verbs_context, context)) }.cast())
+}
+
+/// Takes over a context that was just opened, if its device is one that needs it.
+///
+/// # Safety
+///
+/// A good context that nobody else uses yet.
+pub(crate) unsafe fn adopt(context: NonNull<ibv_context>) {
+    let verbs = context.as_ptr();
+    // SAFETY: The caller's word: the context has a device, the device a name.
+    let name = unsafe { CStr::from_ptr((real().get_device_name)((*verbs).device)) };
+    let name = name.to_string_lossy();
+    let mut limits = ibv_device_attr::default();
+    // SAFETY: It writes it.
+    let errno = unsafe { (real().query_device)(verbs, &mut limits) };
+    // SAFETY: The caller's word.
+    let tables = unsafe { tables(context) };
+    let (0, Some(mut tables)) = (errno, tables) else {
+        return report::note(format_args!("{name} is left alone: it cannot be queried"));
+    };
+    if limits.device_cap_flags & IBV_DEVICE_XRC != 0 {
+        return report::note(format_args!("{name} is left alone: it has XRC itself"));
+    }
+    let module = match ibxrc::Context::open(&*name) {
+        Ok(module) => module,
+        // It is said when the device is one that could have it.
+        Err(error) if error.errno() == Errno::ENODEV => {
+            return report::note(format_args!("{name} is left alone: {error}"))
+        }
+        Err(error) => return report::complain(format_args!("{name} stays without XRC: {error}")),
+    };
+    report::note(format_args!("{name} gets XRC from the kernel module"));
+    // SAFETY: The caller's word: nobody else has it yet.
+    let tables = unsafe { tables.as_mut() };
+    let ops = &tables.context.ops;
+    let originals = Originals {
+        poll_cq: ops.poll_cq,
+        req_notify_cq: ops.req_notify_cq,
+        post_send: ops.post_send,
+        post_recv: ops.post_recv,
+        post_srq_recv: ops.post_srq_recv,
+        create_cq_ex: tables.create_cq_ex,
+        create_srq_ex: tables.create_srq_ex,
+        get_srq_num: tables.get_srq_num,
+        create_qp_ex: tables.create_qp_ex,
+        query_device_ex: tables.query_device_ex,
+    };
+    tables.open_xrcd = Some(xrcd::open);
+    tables.close_xrcd = Some(xrcd::close);
+    tables.create_srq_ex = Some(srq::create_ex);
+    tables.get_srq_num = Some(srq::get_num);
+    tables.create_qp_ex = Some(qp::create_ex);
+    tables.open_qp = Some(qp::open);
+    tables.create_cq_ex = Some(cq_ex::create);
+    tables.query_device_ex = Some(query_device_ex);
+    let context = Box::new(Context {
+        verbs: context,
+        module,
+        originals,
+        limits,
+        data_path: Once::new(),
+        progress: OnceLock::new(),
+        starting: Mutex::new(()),
+        regions: Regions::default(),
+    });
+    CONTEXTS.insert(verbs, context);
+}
+
+/// What [`adopt`] knows of a context; `None`: it was left alone.
+///
+/// # Safety
+///
+/// NULL or a good context, which is not closed as long as the reference is used.
+pub(crate) unsafe fn of<'a>(context: *const ibv_context) -> Option<&'a Context> {
+    // SAFETY: It is removed when it is closed.
+    unsafe { CONTEXTS.get(context) }
+}
+
+/// Gives a context back: it is going to be closed.
+pub(crate) fn forget(context: *mut ibv_context) {
+    drop(CONTEXTS.remove(context));
+}
+
+impl Context {
+    pub(crate) fn verbs(&self) -> *mut ibv_context {
+        self.verbs.as_ptr()
+    }
+
+    /// Puts our functions where those of the data path are.
+    pub(crate) fn hook_data_path(&self) {
+        self.data_path.call_once(|| {
+            // SAFETY: It is not closed. Others may read these pointers at the same time; each
+            // gets the old one or the new one, and both will do.
+            unsafe {
+                let ops = &raw mut (*self.verbs.as_ptr()).ops;
+                ptr::write_volatile(&raw mut (*ops).poll_cq, Some(cq::poll));
+                ptr::write_volatile(&raw mut (*ops).req_notify_cq, Some(cq::req_notify));
+                ptr::write_volatile(&raw mut (*ops).post_send, Some(qp::post_send));
+                ptr::write_volatile(&raw mut (*ops).post_recv, Some(qp::post_recv));
+                ptr::write_volatile(&raw mut (*ops).post_srq_recv, Some(srq::post_recv));
+            }
+        });
+    }
+
+    /// What sees to it that work requests get on. An errno value.
+    pub(crate) fn progress(&self) -> Result<&Progress, i32> {
+        let _starting = self.starting.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(progress) = self.progress.get() {
+            return Ok(progress);
+        }
+        let progress = Progress::start(self.verbs())?;
+        Ok(self.progress.get_or_init(|| progress))
+    }
+}
+
+/// # Safety
+///
+/// See ibv_query_device(3).
+pub(crate) unsafe fn query_device(context: *mut ibv_context, attr: *mut ibv_device_attr) -> i32 {
+    // SAFETY: The caller's word.
+    let errno = unsafe { (real().query_device)(context, attr) };
+    // SAFETY: The caller's word.
+    if errno == 0 && unsafe { of(context) }.is_some() {
+        // SAFETY: It was written.
+        unsafe { (*attr).device_cap_flags |= IBV_DEVICE_XRC };
+    }
+    errno
+}
+
+/// # Safety
+///
+/// See ibv_query_device_ex(3).
+unsafe extern "C" fn query_device_ex(
+    context: *mut ibv_context,
+    input: *const ibv_query_device_ex_input,
+    attr: *mut ibv_device_attr_ex,
+    size: usize,
+) -> i32 {
+    // SAFETY: The caller's word.
+    let query = unsafe { of(context) }.and_then(|context| context.originals.query_device_ex);
+    let Some(query) = query else {
+        return libc::EOPNOTSUPP;
+    };
+    // SAFETY: The caller's word.
+    let errno = unsafe { query(context, input, attr, size) };
+    if errno != 0 {
+        return errno;
+    }
+    // SAFETY: All versions of the structure have it.
+    unsafe { (*attr).orig_attr.device_cap_flags |= IBV_DEVICE_XRC };
+    const FLAGS_END: usize =
+        std::mem::offset_of!(ibv_device_attr_ex, device_cap_flags_ex) + size_of::<u64>();
+    if size >= FLAGS_END {
+        // SAFETY: This version has it.
+        unsafe { (*attr).device_cap_flags_ex |= u64::from(IBV_DEVICE_XRC) };
+    }
+    0
+}

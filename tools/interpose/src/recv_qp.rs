@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+
+//! QPs of type XRC_RECV: registrations with TGT QPs.
+
+use std::ffi::c_int;
+
+use ibxrc::{verbs::*, QpAttr, TgtQp};
+
+use crate::{report, xrcd::Member};
+
+pub(crate) struct RecvQp {
+    tgt: TgtQp,
+    _domain: Member,
+}
+
+impl RecvQp {
+    /// An errno value.
+    ///
+    /// # Safety
+    ///
+    /// See ibv_create_qp_ex(3).
+    pub(crate) unsafe fn create(
+        attr: &ibv_qp_init_attr_ex,
+        shell: &mut ibv_qp_ex,
+    ) -> Result<Self, c_int> {
+        if attr.comp_mask & IBV_QP_INIT_ATTR_XRCD == 0 {
+            return Err(libc::EINVAL);
+        }
+        // SAFETY: The caller's word.
+        let domain = unsafe { Member::new(attr.xrcd) }.ok_or(libc::EINVAL)?;
+        let tgt = domain.xrcd().domain.create_tgt_qp();
+        let tgt = tgt.map_err(|error| report::failed("ibv_create_qp_ex", &error))?;
+        shell.qp_base.qp_num = tgt.qp_num();
+        Ok(RecvQp {
+            tgt,
+            _domain: domain,
+        })
+    }
+
+    /// An errno value.
+    ///
+    /// # Safety
+    ///
+    /// See ibv_open_qp(3).
+    pub(crate) unsafe fn open(
+        attr: &ibv_qp_open_attr,
+        shell: &mut ibv_qp_ex,
+    ) -> Result<Self, c_int> {
+        const NEEDED: u32 = IBV_QP_OPEN_ATTR_XRCD | IBV_QP_OPEN_ATTR_NUM | IBV_QP_OPEN_ATTR_TYPE;
+        if attr.comp_mask & !(NEEDED | IBV_QP_OPEN_ATTR_CONTEXT) != 0 {
+            return Err(libc::ENOSYS);
+        }
+        if attr.comp_mask & NEEDED != NEEDED || attr.qp_type != IBV_QPT_XRC_RECV {
+            return Err(libc::EINVAL);
+        }
+        // SAFETY: The caller's word.
+        let domain = unsafe { Member::new(attr.xrcd) }.ok_or(libc::EINVAL)?;
+        let tgt = domain.xrcd().domain.open_tgt_qp(attr.qp_num);
+        let tgt = tgt.map_err(|error| report::failed("ibv_open_qp", &error))?;
+        let base = &mut shell.qp_base;
+        base.qp_num = tgt.qp_num();
+        base.qp_type = attr.qp_type;
+        if attr.comp_mask & IBV_QP_OPEN_ATTR_CONTEXT != 0 {
+            base.qp_context = attr.qp_context;
+        }
+        if let Ok((_, info)) = tgt.query() {
+            base.state = info.state as ibv_qp_state;
+        }
+        Ok(RecvQp {
+            tgt,
+            _domain: domain,
+        })
+    }
+
+    /// An errno value.
+    pub(crate) fn modify(&self, attr: &ibv_qp_attr, mask: c_int) -> c_int {
+        let attr = QpAttr::from_verbs(attr, mask as u32);
+        match attr.and_then(|attr| self.tgt.modify(&attr)) {
+            Ok(()) => 0,
+            Err(error) => {
+                report::note(format_args!("ibv_modify_qp: {error}"));
+                error.errno().raw()
+            }
+        }
+    }
+
+    /// An errno value.
+    pub(crate) fn query(&self, attr: &mut ibv_qp_attr, init: &mut ibv_qp_init_attr) -> c_int {
+        match self.tgt.query() {
+            Ok((found, _)) => {
+                *attr = found.to_verbs();
+                init.cap = attr.cap;
+                0
+            }
+            Err(error) => error.errno().raw(),
+        }
+    }
+}

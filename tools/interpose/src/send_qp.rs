@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+
+//! QPs of type XRC_SEND: RC QPs that send to TGT QPs.
+
+use std::{ffi::c_int, ptr::NonNull, sync::Arc};
+
+use ibxrc::{verbs::*, IniQp, IniQpAttr};
+
+use crate::{
+    context::Context,
+    cq::User,
+    poster::{self, Poster},
+    real::real,
+    report,
+    sender::Sender,
+};
+
+pub(crate) struct SendQp {
+    sender: Arc<Sender>,
+    cq: User,
+    /// What the RC QP completes into.
+    hidden: NonNull<ibv_cq>,
+    depth: u32,
+    /// As the program asked for it.
+    cap: ibv_qp_cap,
+    extended: bool,
+    poster: Poster,
+}
+
+// SAFETY: The pointer is used in calls of libibverbs, which is thread-safe.
+unsafe impl Send for SendQp {}
+// SAFETY: As above.
+unsafe impl Sync for SendQp {}
+
+impl SendQp {
+    /// An errno value.
+    ///
+    /// # Safety
+    ///
+    /// See ibv_create_qp_ex(3).
+    pub(crate) unsafe fn create(
+        context: &Context,
+        attr: &mut ibv_qp_init_attr_ex,
+        shell: &mut ibv_qp_ex,
+    ) -> Result<Self, c_int> {
+        // So many parts of messages are good for throughput.
+        const DEPTH: u32 = 128;
+        if attr.comp_mask & IBV_QP_INIT_ATTR_PD == 0 {
+            return Err(libc::EINVAL);
+        }
+        let extended = poster::offer(attr, shell)?;
+        // SAFETY: The caller's word.
+        let cq = unsafe { User::new(context, attr.send_cq) }.ok_or(libc::EINVAL)?;
+        let most = u32::try_from(context.limits.max_qp_wr).unwrap_or(DEPTH);
+        let depth = attr.cap.max_send_wr.max(DEPTH.min(most));
+        let sends = &cq.cq().sends;
+        let hidden = sends.hidden(cq.cq(), depth)?;
+        let release = |errno| {
+            sends.release(hidden, depth);
+            errno
+        };
+        let mut init = ibv_qp_init_attr {
+            send_cq: hidden.as_ptr(),
+            recv_cq: hidden.as_ptr(),
+            cap: ibv_qp_cap {
+                max_send_wr: depth,
+                // Nothing is received.
+                max_recv_wr: 1,
+                // One for the header of an immediate.
+                max_send_sge: attr.cap.max_send_sge + 1,
+                max_recv_sge: 1,
+                // It is copied.
+                max_inline_data: 0,
+            },
+            qp_type: IBV_QPT_RC,
+            sq_sig_all: attr.sq_sig_all,
+            ..Default::default()
+        };
+        // SAFETY: The caller's word.
+        let real_qp = unsafe { (real().create_qp)(attr.pd, &mut init) };
+        let real_qp = NonNull::new(real_qp).ok_or_else(|| {
+            let errno = std::io::Error::last_os_error().raw_os_error();
+            release(errno.unwrap_or(libc::ENOMEM))
+        })?;
+        let wanted = IniQpAttr {
+            max_send_wr: attr.cap.max_send_wr.max(1),
+            max_inline_data: attr.cap.max_inline_data,
+        };
+        // SAFETY: The QP is ours alone, and destroyed in `destroy`.
+        let ini = unsafe { IniQp::new(real_qp, wanted) }.map_err(|error| {
+            // SAFETY: Nobody else has it.
+            unsafe { (real().destroy_qp)(real_qp.as_ptr()) };
+            release(report::failed("ibv_create_qp_ex", &error))
+        })?;
+        // SAFETY: As above.
+        let sender = Arc::new(unsafe { Sender::new(real_qp, ini) });
+        sends.add(&sender);
+        attr.cap.max_recv_wr = 0;
+        attr.cap.max_recv_sge = 0;
+        let base = &mut shell.qp_base;
+        base.qp_num = sender.qp_num();
+        base.pd = attr.pd;
+        base.send_cq = attr.send_cq;
+        Ok(SendQp {
+            sender,
+            hidden,
+            depth,
+            cap: attr.cap,
+            poster: Poster::new(),
+            extended,
+            cq,
+        })
+    }
+
+    /// The program asked for ibv_wr_start(3) and what goes with it.
+    pub(crate) fn is_extended(&self) -> bool {
+        self.extended
+    }
+
+    /// What is between ibv_wr_start(3) and ibv_wr_complete(3).
+    pub(crate) fn poster(&self) -> &Poster {
+        &self.poster
+    }
+
+    /// An errno value.
+    ///
+    /// # Safety
+    ///
+    /// See ibv_post_send(3).
+    pub(crate) unsafe fn post(&self, wr: *mut ibv_send_wr, bad: *mut *mut ibv_send_wr) -> c_int {
+        // SAFETY: The caller's word.
+        let (behind, errno) = unsafe { self.sender.post(wr, bad) };
+        if behind {
+            let cq = self.cq.cq();
+            cq.sends.behind(cq);
+        }
+        errno
+    }
+
+    /// An errno value.
+    pub(crate) fn modify(&self, attr: &ibv_qp_attr, mask: c_int) -> c_int {
+        let (mut attr, mask) = for_rc(attr, mask as u32);
+        // SAFETY: It is not destroyed.
+        let errno =
+            unsafe { (real().modify_qp)(self.sender.real.as_ptr(), &mut attr, mask as c_int) };
+        if errno == 0 && mask & IBV_QP_STATE != 0 && attr.qp_state == IBV_QPS_RESET {
+            self.sender.reset();
+        }
+        errno
+    }
+
+    /// An errno value.
+    pub(crate) fn query(
+        &self,
+        attr: &mut ibv_qp_attr,
+        mask: c_int,
+        init: &mut ibv_qp_init_attr,
+    ) -> c_int {
+        let mut found = ibv_qp_init_attr::default();
+        // SAFETY: It is not destroyed.
+        let errno = unsafe { (real().query_qp)(self.sender.real.as_ptr(), attr, mask, &mut found) };
+        if errno == 0 {
+            attr.cap = self.cap;
+            init.cap = self.cap;
+            init.sq_sig_all = found.sq_sig_all;
+        }
+        errno
+    }
+
+    /// An errno value: it is still there.
+    pub(crate) fn destroy(&self) -> c_int {
+        let ini = self.sender.stop();
+        // SAFETY: Nothing is posted to it any more.
+        let errno = unsafe { (real().destroy_qp)(self.sender.real.as_ptr()) };
+        if errno != 0 {
+            self.sender.go_on(ini);
+            return errno;
+        }
+        let cq = self.cq.cq();
+        cq.sends.remove(cq, self.sender.qp_num());
+        cq.sends.release(self.hidden, self.depth);
+        0
+    }
+}
+
+/// What modifies an RC QP as this would modify an XRC_SEND QP: that needs less, since it does
+/// not receive.
+fn for_rc(attr: &ibv_qp_attr, mask: u32) -> (ibv_qp_attr, u32) {
+    let (mut attr, mut mask) = (*attr, mask);
+    if mask & IBV_QP_STATE != 0 && attr.qp_state == IBV_QPS_RTR {
+        if mask & IBV_QP_MAX_DEST_RD_ATOMIC == 0 {
+            mask |= IBV_QP_MAX_DEST_RD_ATOMIC;
+            attr.max_dest_rd_atomic = 0;
+        }
+        if mask & IBV_QP_MIN_RNR_TIMER == 0 {
+            mask |= IBV_QP_MIN_RNR_TIMER;
+            attr.min_rnr_timer = 0;
+        }
+    }
+    (attr, mask)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_rc_qp_needs_more_to_go_to_rtr() {
+        const MORE: u32 = IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
+        let rtr = ibv_qp_attr {
+            qp_state: IBV_QPS_RTR,
+            min_rnr_timer: 12,
+            max_dest_rd_atomic: 4,
+            ..Default::default()
+        };
+        let (attr, mask) = for_rc(&rtr, IBV_QP_STATE | IBV_QP_AV);
+        assert_eq!(mask, IBV_QP_STATE | IBV_QP_AV | MORE);
+        assert_eq!((attr.min_rnr_timer, attr.max_dest_rd_atomic), (0, 0));
+        // What the program says counts.
+        let (attr, mask) = for_rc(&rtr, IBV_QP_STATE | MORE);
+        assert_eq!(mask, IBV_QP_STATE | MORE);
+        assert_eq!((attr.min_rnr_timer, attr.max_dest_rd_atomic), (12, 4));
+        // The field means nothing without its bit.
+        assert_eq!(for_rc(&rtr, IBV_QP_PORT).1, IBV_QP_PORT);
+        let rts = ibv_qp_attr {
+            qp_state: IBV_QPS_RTS,
+            ..rtr
+        };
+        assert_eq!(for_rc(&rts, IBV_QP_STATE).1, IBV_QP_STATE);
+    }
+}
