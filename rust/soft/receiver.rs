@@ -183,10 +183,17 @@ impl Receiver {
         self.refused.load(Relaxed) == connection
     }
 
-    /// Takes nothing more from this connection.
+    /// Takes nothing more from this connection, which may be over by now: then a later one may be
+    /// shut already, and stays so.
     fn shut(&self, connection: u32) {
-        if connection == self.target.connection() {
-            self.refused.store(connection, Relaxed);
+        let mut refused = self.refused.load(Relaxed);
+
+        // Connections are counted, past the largest number too.
+        while connection.wrapping_sub(refused) as i32 > 0 {
+            match self.refused.cmpxchg(refused, connection, Relaxed) {
+                Ok(_) => return,
+                Err(now) => refused = now,
+            }
         }
     }
 
