@@ -1070,40 +1070,48 @@ static void *map_stuck(void *arg)
 		    0);
 }
 
+/* Starts such a process, which has a buffer posted to an SRQ of its own. */
+static void lock_child(struct __test_metadata *_metadata, recv_memory_t *self,
+		       struct memory_fuse *fuse, struct child *c)
+{
+	long long end;
+
+	ASSERT_EQ(0, memory_fuse_open(fuse));
+	ASSERT_LE(0, child_fork(c));
+	if (!c->pid) {
+		pthread_t thread;
+
+		/* Only the parent answers. */
+		close(fuse->dev);
+		child_posts(self, c);
+		/* Pages of its own, which are not to be faulted in later. */
+		memset(c->mem, 0x44, AREA);
+		child_wait(c);
+		NEED(pwrite(fuse->fd, c->mem, PART, 0) == PART);
+		NEED(!pthread_create(&thread, NULL, map_stuck, fuse));
+		pthread_join(thread, NULL);
+		child_wait(c);
+		NEED(xrc_check(c->mem + SKEW, LENGTH, 50));
+		_exit(0);
+	}
+	ASSERT_TRUE(child_said(c));
+	memory_fuse_leave_files(fuse);
+	ASSERT_TRUE(child_tell(c));
+	end = xrc_now() + XRC_TIMEOUT_MS;
+	while (!fuse->waited_for) {
+		ASSERT_LT(xrc_now(), end);
+		usleep(1000);
+	}
+}
+
 TEST_F_TIMEOUT(recv_memory, locked_address_space, TIMEOUT)
 {
 	struct memory_fuse fuse;
 	struct ib_xrc_cqe cqe;
 	struct child c;
-	long long end;
 	int i;
 
-	ASSERT_EQ(0, memory_fuse_open(&fuse));
-	ASSERT_LE(0, child_fork(&c));
-	if (!c.pid) {
-		pthread_t thread;
-
-		/* Only the parent answers. */
-		close(fuse.dev);
-		child_posts(self, &c);
-		/* Pages of its own, which are not to be faulted in later. */
-		memset(c.mem, 0x44, AREA);
-		child_wait(&c);
-		NEED(pwrite(fuse.fd, c.mem, PART, 0) == PART);
-		NEED(!pthread_create(&thread, NULL, map_stuck, &fuse));
-		pthread_join(thread, NULL);
-		child_wait(&c);
-		NEED(xrc_check(c.mem + SKEW, LENGTH, 50));
-		_exit(0);
-	}
-	ASSERT_TRUE(child_said(&c));
-	memory_fuse_leave_files(&fuse);
-	ASSERT_TRUE(child_tell(&c));
-	end = xrc_now() + XRC_TIMEOUT_MS;
-	while (!fuse.waited_for) {
-		ASSERT_LT(xrc_now(), end);
-		usleep(1000);
-	}
+	lock_child(_metadata, self, &fuse, &c);
 	ASSERT_EQ(0, send_to(&self->peer[0].ini, c.srq.srq_num, LENGTH, 50));
 	for (i = 0; i < 10; i++)
 		others_go_on(_metadata, self, "locked");
@@ -1121,6 +1129,35 @@ TEST_F_TIMEOUT(recv_memory, locked_address_space, TIMEOUT)
 
 	memory_fuse_close(&fuse);
 	arrives(_metadata, self, NULL, LENGTH, 50, "locked");
+	EXPECT_TRUE(child_tell(&c));
+	EXPECT_EQ(0, child_end(&c));
+}
+
+/* What is sent after a message that is refused is not delivered, even if it was tried. */
+TEST_F_TIMEOUT(recv_memory, refused_before_a_locked_one, TIMEOUT)
+{
+	struct memory_fuse fuse;
+	struct ib_xrc_cqe cqe;
+	struct child c;
+
+	lock_child(_metadata, self, &fuse, &c);
+	/* The first one waits for a buffer, the second one for the address space. */
+	ASSERT_EQ(0, send_to(&self->peer[0].ini, self->r.srq.srq_num, 64, 60));
+	ASSERT_EQ(0, send_to(&self->peer[0].ini, c.srq.srq_num, 64, 61));
+	EXPECT_EQ(-ETIME, xrc_cq_wait(&self->r.cq, &cqe, 500));
+	/* There is no memory. */
+	ASSERT_EQ(0, xrc_srq_post(&self->x, &self->r.srq, 62, (void *)8, 64));
+	ASSERT_EQ(0, xrc_cq_wait(&self->r.cq, &cqe, XRC_TIMEOUT_MS));
+	EXPECT_EQ(IBV_WC_LOC_PROT_ERR, cqe.status);
+	EXPECT_EQ(62, cqe.wr_id);
+	EXPECT_EQ(0, xrc_tgt_wait_state(&self->x, &self->peer[0].qp, IBV_QPS_ERR));
+
+	memory_fuse_close(&fuse);
+	EXPECT_EQ(-ETIME, xrc_cq_wait(&self->r.cq, &cqe, 500))
+		TH_LOG("wr_id %llu status %u length %u", cqe.wr_id, cqe.status, cqe.byte_len);
+	reconnect(_metadata, self);
+	ASSERT_EQ(0, send_to(&self->peer[0].ini, c.srq.srq_num, LENGTH, 50));
+	arrives(_metadata, self, NULL, LENGTH, 50, "the next connection");
 	EXPECT_TRUE(child_tell(&c));
 	EXPECT_EQ(0, child_end(&c));
 }

@@ -66,7 +66,24 @@ pub(super) struct Origin {
     pub(super) message: u64,
 }
 
+/// What tells it from other messages of the QP.
+#[derive(Clone, Copy)]
+pub(super) struct MessageId {
+    /// As in [`Origin`].
+    pub(super) connection: u32,
+    /// As in [`Origin`].
+    pub(super) message: u64,
+}
+
 impl Origin {
+    /// Without where it came from.
+    pub(super) fn id(&self) -> MessageId {
+        MessageId {
+            connection: self.connection,
+            message: self.message,
+        }
+    }
+
     /// Whether it came from there.
     pub(super) fn is_from(&self, receiver: &Receiver) -> bool {
         ptr::eq(&*self.receiver, receiver)

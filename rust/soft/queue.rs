@@ -27,6 +27,7 @@ use crate::{
 
 use super::{
     part::{
+        MessageId,
         Origin,
         Part, //
     },
@@ -56,6 +57,15 @@ pub(super) struct Open {
     pub(super) assembly: Option<KBox<Assembly>>,
     /// The rest of it does not come, or is not wanted.
     pub(super) aborted: bool,
+}
+
+/// A message in one part that was taken to be copied.
+struct Copying {
+    /// Its receiver's address: a reference might be the last one, which nobody can drop here.
+    key: usize,
+    id: MessageId,
+    /// It is not wanted any more.
+    dropped: bool,
 }
 
 /// Memory for an open message.
@@ -101,6 +111,8 @@ pub(super) struct Queue {
     open: RBTree<usize, Open>,
     /// How many of them are aborted.
     aborted: usize,
+    /// The message in one part that was taken to be copied.
+    copying: Option<Copying>,
     /// Places for parts to come, with a spare buffer each.
     spares: List<Part>,
     /// No more messages are taken.
@@ -144,6 +156,7 @@ impl Queue {
             ready: List::new(),
             open: RBTree::new(),
             aborted: 0,
+            copying: None,
             spares,
             closed: false,
             flags: 0,
@@ -227,6 +240,7 @@ impl Queue {
 
     /// What to do next.
     pub(super) fn next(&mut self) -> Step {
+        self.copying = None;
         if self.closed {
             return Step::Idle;
         }
@@ -283,12 +297,22 @@ impl Queue {
         if !(part.is_first() && part.is_last()) {
             return None;
         }
+        self.copying = part.origin().map(|origin| Copying {
+            key: key(&origin.receiver),
+            id: origin.id(),
+            dropped: false,
+        });
         self.fresh.pop_front()
     }
 
-    /// That is the first message again. `Err`: it is not wanted.
+    /// The message that was taken last was copied, or not. Returns whether it is still wanted.
+    pub(super) fn copied(&mut self) -> bool {
+        !self.copying.take().is_some_and(|copying| copying.dropped)
+    }
+
+    /// That is the first message again, which was taken last. `Err`: it is not wanted.
     pub(super) fn put_back(&mut self, part: ListArc<Part>) -> Result<(), ListArc<Part>> {
-        if self.closed {
+        if !self.copied() || self.closed {
             return Err(part);
         }
         self.fresh.push_front(part);
@@ -367,13 +391,16 @@ impl Queue {
     pub(super) fn discard(
         &mut self,
         receiver: &Receiver,
-        goes: impl Fn(&Origin) -> bool,
+        goes_by_id: impl Fn(MessageId) -> bool,
     ) -> (List<Part>, List<Part>, bool) {
         let (mut fresh, mut ready) = (List::new(), List::new());
-        let goes = |origin: &Origin| origin.is_from(receiver) && goes(origin);
+        let goes = |origin: &Origin| origin.is_from(receiver) && goes_by_id(origin.id());
 
         extract(&mut self.fresh, &mut fresh, goes);
         extract(&mut self.ready, &mut ready, goes);
+        if let Some(copying) = &mut self.copying {
+            copying.dropped |= copying.key == key(receiver) && goes_by_id(copying.id);
+        }
 
         let abort = match self.open.get_mut(&key(receiver)) {
             Some(open) if !open.aborted && goes(&open.origin) => {
@@ -391,6 +418,7 @@ impl Queue {
     /// open messages.
     pub(super) fn clear(&mut self) -> (List<Part>, List<Part>, RBTree<usize, Open>) {
         self.aborted = 0;
+        self.copying = None;
         (
             mem::replace(&mut self.fresh, List::new()),
             mem::replace(&mut self.ready, List::new()),

@@ -45,6 +45,7 @@ use super::{
     domain::SoftDomain,
     part::{
         Content,
+        MessageId,
         Origin,
         Part, //
     },
@@ -162,13 +163,13 @@ impl Receiver {
         drop(sequence);
 
         if let Some(srq) = self.domain.find_srq(arriving.srq_num, self.key) {
-            srq.discard(self, |origin| origin.message == arriving.message);
+            srq.discard(self, |id| id.message == arriving.message);
         }
     }
 
     /// Drops those messages that wait for a buffer for which `goes` says so. Returns how many.
     /// Sleeps.
-    fn drop_where(&self, goes: impl Fn(&Origin) -> bool) -> u64 {
+    fn drop_where(&self, goes: impl Fn(MessageId) -> bool) -> u64 {
         let mut num = 0;
         let mut dropped = 0;
 
@@ -206,9 +207,7 @@ impl Receiver {
     /// whichever SRQ it is for: requests are executed in order or not at all. Sleeps.
     pub(super) fn refuse(&self, message: &Origin, error: QpError) {
         self.shut(message.connection);
-        self.drop_where(|origin| {
-            origin.connection == message.connection && origin.message > message.message
-        });
+        self.drop_where(|id| id.connection == message.connection && id.message > message.message);
         self.give_up(message.connection, error);
     }
 
@@ -309,7 +308,7 @@ impl Receiver {
         // Pairs with the lock of the queue: either `refuse` has seen this part there, or this sees
         // that an earlier message was refused.
         if self.is_refused(connection) {
-            srq.discard(self, |origin| origin.message == message);
+            srq.discard(self, |id| id.message == message);
         }
         Ok(())
     }
@@ -376,6 +375,6 @@ impl Arrivals for Receiver {
     }
 
     fn flush(&self, connection: u32) -> u64 {
-        self.drop_where(|origin| origin.connection <= connection)
+        self.drop_where(|id| id.connection <= connection)
     }
 }

@@ -53,6 +53,7 @@ use super::{
     cq::SoftCq,
     domain::SoftDomain,
     part::{
+        MessageId,
         Origin,
         Part, //
     },
@@ -260,7 +261,7 @@ impl SoftSrq {
     pub(super) fn discard(
         self: &Arc<Self>,
         receiver: &Receiver,
-        goes: impl Fn(&Origin) -> bool,
+        goes: impl Fn(MessageId) -> bool,
     ) -> u64 {
         let (mut fresh, ready, aborted) = self.queue.lock().discard(receiver, goes);
         let mut messages = u64::from(aborted);
@@ -439,6 +440,13 @@ impl SoftSrq {
             }
             Ok(outcome) => outcome,
         };
+
+        // One that was sent before it was refused meanwhile, say. The work request is for the next.
+        if !self.queue.lock().copied() {
+            self.drop_message(part);
+            return Ok(Next::Go);
+        }
+
         let result = self
             .take_recv_wr(delivery)
             .inspect_err(|_| origin.refuse(QpError::Fatal))
