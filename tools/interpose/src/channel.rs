@@ -3,35 +3,41 @@
 //! Completion channels: ibv_create_comp_channel(3).
 //!
 //! Events come from up to three places: the real channel, for completions of the device; a
-//! channel of the kernel module, for those of XRC SRQs; and a pipe, for those of XRC_SEND
-//! QPs. The program gets a descriptor of epoll, which is readable if one of them is, so that
-//! it can be polled like the real one.
+//! channel of the kernel module, for those of XRC SRQs; and [`Inbox`], for those of XRC_SEND
+//! QPs. The program gets a descriptor of epoll, which is readable if one of them has an event,
+//! so that it can be polled like the real one.
+//!
+//! A CQ that has several of these sources raises one event when the program asks for one:
+//! when the program gets it, those that wait in the other places are dropped, and sources that
+//! have none yet are told that none is wanted any more. The device cannot be told, so that
+//! its event may come in addition.
 
 use std::{
-    collections::HashMap,
     ffi::{c_int, c_void},
     os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd},
     ptr::{self, NonNull},
     sync::{
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicBool, Ordering},
         Mutex, MutexGuard, OnceLock, PoisonError,
     },
 };
 
 use ibxrc::{verbs::*, CompChannel, Errno};
 use rustix::{
-    event::{epoll, poll, PollFd, PollFlags},
+    event::{epoll, eventfd, EventfdFlags},
     fs::{fcntl_getfl, fcntl_setfl, OFlags},
     io::{read, write},
-    pipe::{pipe_with, PipeFlags},
 };
 
 use crate::{
     context::{self, Context},
     cq,
+    inbox::{Event, Inbox},
+    listener,
     real::real,
     report,
     table::Table,
+    wait,
 };
 
 static CHANNELS: Table<Channel> = Table::new();
@@ -42,14 +48,33 @@ pub(crate) struct Channel {
     shell: NonNull<ibv_comp_channel>,
     real: NonNull<ibv_comp_channel>,
     epoll: OwnedFd,
-    /// Numbers of CQs whose XRC_SEND QPs have completions.
-    sends: (OwnedFd, OwnedFd),
     /// For those of XRC SRQs.
     module: OnceLock<CompChannel>,
-    /// Which CQ has which number.
-    cqs: Mutex<HashMap<u64, NonNull<ibv_cq>>>,
-    /// Where to look first.
-    turn: AtomicUsize,
+    /// It has CQs with XRC objects.
+    shared: AtomicBool,
+    queue: Mutex<Queue>,
+}
+
+struct Queue {
+    inbox: Inbox,
+    /// An eventfd, readable if there is something in the inbox.
+    signal: OwnedFd,
+    signaled: bool,
+}
+
+impl Queue {
+    /// Has `signal` tell the state of the inbox.
+    fn update(&mut self) {
+        let signaled = !self.inbox.is_empty();
+        if signaled != self.signaled {
+            // It is in non-blocking mode, and counts to one.
+            let _ = match signaled {
+                true => write(&self.signal, &1u64.to_ne_bytes()),
+                false => read(&self.signal, &mut [0; size_of::<u64>()]),
+            };
+            self.signaled = signaled;
+        }
+    }
 }
 
 // SAFETY: The pointers are used in calls of libibverbs, which is thread-safe.
@@ -147,8 +172,9 @@ pub(crate) unsafe fn get_event(
         // SAFETY: As above.
         return unsafe { (real().get_cq_event)(shell, cq, cq_context) };
     };
+    wait::test_cancel();
     loop {
-        match this.take() {
+        match wait::uncancelled(|| this.take()) {
             Ok(Some(found)) => {
                 // SAFETY: The caller's word; a CQ with events is not destroyed.
                 unsafe {
@@ -163,8 +189,8 @@ pub(crate) unsafe fn get_event(
                 return -1;
             }
         }
-        if let Err(errno) = this.wait() {
-            report::set_errno(errno.raw_os_error());
+        if let Err(errno) = wait::until_readable(&this.epoll) {
+            report::set_errno(errno);
             return -1;
         }
     }
@@ -179,9 +205,9 @@ impl Channel {
         let fd = unsafe { BorrowedFd::borrow_raw(fd) };
         fcntl_setfl(fd, fcntl_getfl(fd)? | OFlags::NONBLOCK)?;
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-        let sends = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
+        let signal = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         add(&epoll, fd)?;
-        add(&epoll, sends.0.as_fd())?;
+        add(&epoll, signal.as_fd())?;
         let shell = Box::new(ibv_comp_channel {
             context,
             fd: epoll.as_raw_fd(),
@@ -191,10 +217,13 @@ impl Channel {
             shell: NonNull::from(Box::leak(shell)),
             real,
             epoll,
-            sends,
             module: OnceLock::new(),
-            cqs: Mutex::default(),
-            turn: AtomicUsize::new(0),
+            shared: AtomicBool::new(false),
+            queue: Mutex::new(Queue {
+                inbox: Inbox::default(),
+                signal,
+                signaled: false,
+            }),
         })
     }
 
@@ -218,12 +247,14 @@ impl Channel {
                 (*real).refcnt -= 1;
             });
         }
+        listener::add(cq);
+        self.queue().inbox.join(cq);
     }
 
     /// The channel for the completions of XRC SRQs.
     pub(crate) fn module(&self, context: &Context) -> ibxrc::Result<&CompChannel> {
         // With two at a time the second one is not needed.
-        let _cqs = self.cqs();
+        let _queue = self.queue();
         if let Some(module) = self.module.get() {
             return Ok(module);
         }
@@ -235,40 +266,99 @@ impl Channel {
         Ok(self.module.get_or_init(|| module))
     }
 
-    fn cqs(&self) -> MutexGuard<'_, HashMap<u64, NonNull<ibv_cq>>> {
-        self.cqs.lock().unwrap_or_else(PoisonError::into_inner)
+    fn queue(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Gives a CQ its number.
+    /// A CQ has XRC objects. Gives it its number.
     pub(crate) fn register(&self, number: u64, cq: NonNull<ibv_cq>) {
-        self.cqs().insert(number, cq);
+        self.queue().inbox.register(number, cq);
+        self.shared.store(true, Ordering::Release);
     }
 
-    /// The CQ of this number is going to be destroyed; its events go with it.
-    pub(crate) fn unregister(&self, number: u64) {
-        self.cqs().remove(&number);
+    /// A CQ is going to be destroyed; its events go with it.
+    pub(crate) fn leave(&self, cq: NonNull<ibv_cq>) {
+        let mut queue = self.queue();
+        let known = queue.inbox.leave(cq);
+        queue.update();
+        drop(queue);
+        // SAFETY: It is still there.
+        unsafe { ack_unseen(cq, known) };
     }
 
-    /// XRC_SEND QPs of the CQ of this number have completions.
-    pub(crate) fn notify(&self, number: u64) {
-        // With thousands of events waiting there is one that makes the program look.
-        let _ = write(&self.sends.1, &number.to_ne_bytes());
+    /// It was destroyed.
+    pub(crate) fn left(&self, cq: NonNull<ibv_cq>, number: Option<u64>) {
+        self.queue().inbox.left(cq, number);
     }
 
-    /// Takes an event from where there is one.
+    /// It was not.
+    pub(crate) fn stay(&self, cq: NonNull<ibv_cq>) {
+        let mut queue = self.queue();
+        queue.inbox.stay(cq);
+        queue.update();
+    }
+
+    /// XRC_SEND QPs of a CQ have completions.
+    pub(crate) fn notify(&self, cq: NonNull<ibv_cq>) {
+        let mut queue = self.queue();
+        queue.inbox.add(Event { cq, known: false }, true);
+        queue.update();
+    }
+
+    /// Takes an event, if there is one. An errno value.
     fn take(&self) -> Result<Option<NonNull<ibv_cq>>, c_int> {
-        let turn = self.turn.fetch_add(1, Ordering::Relaxed);
-        for place in 0..3 {
-            let found = match (turn + place) % 3 {
-                0 => self.take_real()?,
-                1 => self.take_module()?,
-                _ => self.take_send(),
-            };
-            if found.is_some() {
-                return Ok(found);
+        let found = match self.shared.load(Ordering::Acquire) {
+            true => self.take_any()?,
+            false => self.take_real()?,
+        };
+        // SAFETY: It is not destroyed before its event is acknowledged.
+        if let Some(listener) = found.and_then(|cq| unsafe { listener::of(cq.as_ptr()) }) {
+            listener.delivered();
+        }
+        // SAFETY: As above.
+        if let Some(cq) = found.and_then(|cq| unsafe { cq::of(cq.as_ptr()) }) {
+            cq.delivered();
+        }
+        Ok(found)
+    }
+
+    /// Takes an event, wherever it is.
+    fn take_any(&self) -> Result<Option<NonNull<ibv_cq>>, c_int> {
+        let mut queue = self.queue();
+        let fetched = self.fetch(&mut queue.inbox);
+        let event = queue.inbox.take();
+        queue.update();
+        let Some(event) = event else {
+            return fetched.map(|()| None);
+        };
+        if !event.known {
+            // SAFETY: It leaves before it is destroyed.
+            if let Some(listener) = unsafe { listener::of(event.cq.as_ptr()) } {
+                listener.taken();
             }
         }
-        Ok(None)
+        Ok(Some(event.cq))
+    }
+
+    /// Takes what there is in other places. An errno value.
+    fn fetch(&self, inbox: &mut Inbox) -> Result<(), c_int> {
+        while let Some(cq) = self.take_real()? {
+            // SAFETY: It is not destroyed before its event is acknowledged.
+            let merge = unsafe { cq::of(cq.as_ptr()) }.is_some();
+            if !inbox.add(Event { cq, known: true }, merge) {
+                // SAFETY: As above.
+                unsafe { ack_unseen(cq, 1) };
+            }
+        }
+        let Some(module) = self.module.get() else {
+            return Ok(());
+        };
+        while let Some(event) = module.try_read().map_err(|error| error.errno().raw())? {
+            if let Some(cq) = inbox.by_number(event.user_handle) {
+                inbox.add(Event { cq, known: false }, true);
+            }
+        }
+        Ok(())
     }
 
     fn take_real(&self) -> Result<Option<NonNull<ibv_cq>>, c_int> {
@@ -282,45 +372,17 @@ impl Channel {
             },
         }
     }
+}
 
-    fn take_module(&self) -> Result<Option<NonNull<ibv_cq>>, c_int> {
-        let Some(module) = self.module.get() else {
-            return Ok(None);
-        };
-        while let Some(event) = module.try_read().map_err(|error| error.errno().raw())? {
-            if let Some(cq) = self.found(event.user_handle) {
-                return Ok(Some(cq));
-            }
-        }
-        Ok(None)
-    }
-
-    fn take_send(&self) -> Option<NonNull<ibv_cq>> {
-        let mut number = [0; size_of::<u64>()];
-        while read(&self.sends.0, &mut number) == Ok(number.len()) {
-            if let Some(cq) = self.found(u64::from_ne_bytes(number)) {
-                return Some(cq);
-            }
-        }
-        None
-    }
-
-    /// The CQ of this number, which has an event that libibverbs does not know.
-    fn found(&self, number: u64) -> Option<NonNull<ibv_cq>> {
-        let cqs = self.cqs();
-        let cq = *cqs.get(&number)?;
-        // SAFETY: It is not destroyed before its number is gone.
-        unsafe { cq::of(cq.as_ptr()) }?.event_taken();
-        Some(cq)
-    }
-
-    /// Waits until there may be an event; EAGAIN: the program does not want to.
-    fn wait(&self) -> rustix::io::Result<()> {
-        if fcntl_getfl(&self.epoll)?.contains(OFlags::NONBLOCK) {
-            return Err(rustix::io::Errno::AGAIN);
-        }
-        poll(&mut [PollFd::new(&self.epoll, PollFlags::IN)], None)?;
-        Ok(())
+/// Acknowledges events that the program does not get.
+///
+/// # Safety
+///
+/// A good CQ that has so many.
+unsafe fn ack_unseen(cq: NonNull<ibv_cq>, events: u32) {
+    if events > 0 {
+        // SAFETY: The caller's word.
+        unsafe { (real().ack_cq_events)(cq.as_ptr(), events) };
     }
 }
 

@@ -3,9 +3,10 @@
 //! An open device without XRC, which gets it from the kernel module.
 //!
 //! The inline functions of libibverbs call through tables in the program's
-//! `struct ibv_context`. Those that XRC begins with are replaced when the device is opened;
-//! those of the data path only when the first XRC object is made, so that a program that
-//! makes none runs as if we were not there.
+//! `struct ibv_context`. Those that XRC begins with are replaced when the device is opened,
+//! and ibv_req_notify_cq(3), since what a program asks for before it makes an XRC object counts
+//! for that, too; those of the data path only when the first XRC object is made, so that a
+//! program that makes none runs as if we were not there.
 
 use std::{
     ffi::CStr,
@@ -126,6 +127,7 @@ pub(crate) unsafe fn adopt(context: NonNull<ibv_context>) {
         create_qp_ex: tables.create_qp_ex,
         query_device_ex: tables.query_device_ex,
     };
+    tables.context.ops.req_notify_cq = Some(cq::req_notify);
     tables.open_xrcd = Some(xrcd::open);
     tables.close_xrcd = Some(xrcd::close);
     tables.create_srq_ex = Some(srq::create_ex);
@@ -175,7 +177,6 @@ impl Context {
             unsafe {
                 let ops = &raw mut (*self.verbs.as_ptr()).ops;
                 ptr::write_volatile(&raw mut (*ops).poll_cq, Some(cq::poll));
-                ptr::write_volatile(&raw mut (*ops).req_notify_cq, Some(cq::req_notify));
                 ptr::write_volatile(&raw mut (*ops).post_send, Some(qp::post_send));
                 ptr::write_volatile(&raw mut (*ops).post_recv, Some(qp::post_recv));
                 ptr::write_volatile(&raw mut (*ops).post_srq_recv, Some(srq::post_recv));

@@ -12,7 +12,7 @@ use std::{
     ptr::{self, NonNull},
     sync::{
         atomic::{AtomicU64, AtomicUsize, Ordering},
-        Condvar, Mutex, MutexGuard, OnceLock, PoisonError,
+        Mutex, Once, OnceLock, PoisonError,
     },
 };
 
@@ -21,7 +21,10 @@ use ibxrc::{verbs::*, Wc};
 use crate::{
     channel,
     context::{self, Context},
+    cq_ex,
+    listener::{self, Listener, Wanted},
     real::real,
+    report,
     sends::Sends,
     table::Table,
 };
@@ -38,11 +41,10 @@ pub(crate) struct Cq {
     users: AtomicUsize,
     ring: OnceLock<ibxrc::Cq>,
     making: Mutex<()>,
+    /// It was told that completions were lost.
+    lost: Once,
     pub(crate) sends: Sends,
     turn: AtomicUsize,
-    /// Events the program has that libibverbs does not know, and has not acknowledged.
-    events: Mutex<u32>,
-    acknowledged: Condvar,
 }
 
 // SAFETY: The pointer is used in calls of libibverbs, which is thread-safe.
@@ -82,6 +84,8 @@ impl User {
                 let context = unsafe { &*ptr::from_ref(context) };
                 CQS.insert(cq, Box::new(Cq::new(context, verbs)));
                 // SAFETY: As above.
+                unsafe { cq_ex::take_over(cq) };
+                // SAFETY: As above.
                 unsafe { of(cq) }?
             }
         };
@@ -115,15 +119,10 @@ impl Cq {
             users: AtomicUsize::new(0),
             ring: OnceLock::new(),
             making: Mutex::new(()),
+            lost: Once::new(),
             sends: Sends::new(context, verbs),
             turn: AtomicUsize::new(0),
-            events: Mutex::new(0),
-            acknowledged: Condvar::new(),
         }
-    }
-
-    pub(crate) fn has_channel(&self) -> bool {
-        self.channel().is_some()
     }
 
     fn channel(&self) -> Option<&channel::Channel> {
@@ -131,67 +130,59 @@ impl Cq {
         unsafe { channel::of(self.verbs.as_ref().channel) }
     }
 
+    /// What events the program wants, if it can have any.
+    fn listener(&self) -> Option<&Listener> {
+        // SAFETY: The CQ is not destroyed as long as it is known here.
+        unsafe { listener::of(self.verbs.as_ptr()) }
+    }
+
     /// The CQ of the kernel module for the SRQs that complete into this.
     pub(crate) fn ring(&self) -> ibxrc::Result<&ibxrc::Cq> {
-        // The program may make the CQ larger later on, but the ring stays as it is.
-        const ENTRIES: u32 = 1024;
         let _making = self.making.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(ring) = self.ring.get() {
             return Ok(ring);
         }
         let (_, limits) = self.context.module.query()?;
         // SAFETY: A good CQ.
-        let entries = unsafe { self.verbs.as_ref() }.cqe as u32;
-        let entries = entries.max(ENTRIES).min(limits.max_cqe);
+        let cqe = unsafe { self.verbs.as_ref() }.cqe as u32;
+        if cqe > limits.max_cqe {
+            report::note(format_args!(
+                "a CQ of {cqe} has room for {} completions of XRC SRQs",
+                limits.max_cqe
+            ));
+        }
         let channel = match self.channel() {
             Some(channel) => Some(channel.module(self.context)?),
             None => None,
         };
+        let entries = ring_entries(cqe, limits.max_cqe);
         let ring = self
             .context
             .module
             .create_cq(entries, channel, self.number)?;
-        if self.has_channel() {
-            // The program may have asked for an event already. If not, one that it did not
-            // ask for does no harm.
-            let _ = ring.arm(false);
+        let ring = self.ring.get_or_init(|| ring);
+        // The program may have asked for an event before there was a ring.
+        match self.listener().map_or(Wanted::No, Listener::wanted) {
+            Wanted::No => (),
+            // It polls once more; it knows that what was there raises no event.
+            wanted => drop(ring.arm(wanted == Wanted::Solicited)),
         }
-        Ok(self.ring.get_or_init(|| ring))
+        Ok(ring)
     }
 
     /// XRC_SEND QPs have completions, and the program wants to be told.
     pub(crate) fn notify(&self) {
         if let Some(channel) = self.channel() {
-            channel.notify(self.number);
+            channel.notify(self.verbs);
         }
     }
 
-    fn events(&self) -> MutexGuard<'_, u32> {
-        self.events.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// The program has got an event that libibverbs does not know.
-    pub(crate) fn event_taken(&self) {
-        *self.events() += 1;
-    }
-
-    /// The program acknowledges events. Returns how many of them libibverbs knows.
-    fn acknowledge(&self, events: u32) -> u32 {
-        let mut open = self.events();
-        let ours = events.min(*open);
-        *open -= ours;
-        self.acknowledged.notify_all();
-        events - ours
-    }
-
-    fn wait_acknowledged(&self) {
-        let mut open = self.events();
-        while *open > 0 {
-            open = self
-                .acknowledged
-                .wait(open)
-                .unwrap_or_else(PoisonError::into_inner);
+    /// The program gets an event: until it asks for another one it wants none.
+    pub(crate) fn delivered(&self) {
+        if let Some(ring) = self.ring.get() {
+            ring.disarm();
         }
+        self.sends.disarm();
     }
 
     /// Takes completions from the sources. Returns how many there were.
@@ -202,6 +193,7 @@ impl Cq {
     unsafe fn poll(&self, max: usize, wc: *mut ibv_wc) -> c_int {
         let turn = self.turn.fetch_add(1, Ordering::Relaxed);
         let mut n = 0;
+        let mut failed = 0;
         for source in 0..3 {
             if n == max {
                 break;
@@ -218,12 +210,14 @@ impl Cq {
             };
             match got {
                 Ok(got) => n += got,
-                Err(error) if n == 0 => return error,
-                // It is told the next time.
-                Err(_) => break,
+                Err(error) => failed = error,
             }
         }
-        n as c_int
+        match n {
+            // What there is comes first.
+            0 => failed,
+            n => n as c_int,
+        }
     }
 
     /// # Safety
@@ -243,7 +237,7 @@ impl Cq {
     /// # Safety
     ///
     /// There is room for `max`.
-    unsafe fn poll_ring(&self, max: usize, wc: *mut ibv_wc) -> Result<usize, c_int> {
+    pub(crate) unsafe fn poll_ring(&self, max: usize, wc: *mut ibv_wc) -> Result<usize, c_int> {
         let Some(ring) = self.ring.get() else {
             return Ok(0);
         };
@@ -254,7 +248,10 @@ impl Cq {
             let got = match ring.poll(&mut batch[..want]) {
                 Ok(got) => got,
                 Err(_) if n > 0 => break,
-                Err(error) => return Err(-error.errno().raw()),
+                Err(error) => {
+                    report::once(&self.lost, format_args!("ibv_poll_cq: {error}"));
+                    return Err(-error.errno().raw());
+                }
             };
             for received in &batch[..got] {
                 // SAFETY: The caller's word.
@@ -273,8 +270,28 @@ impl Cq {
             // The program polls once more; it knows that what was there raises no event.
             let _ = ring.arm(solicited_only);
         }
-        self.sends.arm(self, solicited_only)
+        self.sends.arm(self, Wanted::new(solicited_only))
     }
+
+    /// Whether it may have room for so many completions. An errno value.
+    fn may_have(&self, cqe: c_int) -> c_int {
+        let entries = self.ring.get().map_or(u32::MAX, ibxrc::Cq::entries);
+        if u32::try_from(cqe).is_ok_and(|cqe| cqe > entries) {
+            report::complain(format_args!(
+                "ibv_resize_cq: with an XRC SRQ a CQ that was made for fewer has no more than \
+                 {entries} entries"
+            ));
+            return libc::EINVAL;
+        }
+        0
+    }
+}
+
+/// How large the ring is to be for a CQ of the program: it stays as it is, but the program
+/// may make the CQ larger later on.
+fn ring_entries(cqe: u32, most: u32) -> u32 {
+    const FEW: u32 = 1024;
+    cqe.saturating_mul(4).max(FEW).min(most)
 }
 
 /// A completion of an XRC SRQ, as libibverbs has it.
@@ -282,7 +299,7 @@ fn completion(received: &Wc) -> ibv_wc {
     let mut wc = ibv_wc {
         wr_id: received.wr_id,
         status: received.status.0,
-        opcode: IBV_WC_RECV,
+        opcode: received.opcode.0,
         byte_len: received.byte_len,
         qp_num: received.qp_num,
         src_qp: received.src_qp,
@@ -322,6 +339,10 @@ pub(crate) unsafe extern "C" fn req_notify(verbs: *mut ibv_cq, solicited_only: c
     let Some(arm) = arm else {
         return libc::EOPNOTSUPP;
     };
+    // SAFETY: As above. If it has no channel, no event is to be raised.
+    if let Some(listener) = unsafe { listener::of(verbs) } {
+        listener.want(Wanted::new(solicited_only != 0));
+    }
     // SAFETY: As above.
     let errno = unsafe { arm(verbs, solicited_only) };
     // SAFETY: As above.
@@ -355,31 +376,62 @@ pub(crate) unsafe fn create(
 
 /// # Safety
 ///
+/// See ibv_resize_cq(3).
+pub(crate) unsafe fn resize(verbs: *mut ibv_cq, cqe: c_int) -> c_int {
+    // SAFETY: The caller's word.
+    match unsafe { of(verbs) }.map_or(0, |cq| cq.may_have(cqe)) {
+        // SAFETY: As above.
+        0 => unsafe { (real().resize_cq)(verbs, cqe) },
+        errno => errno,
+    }
+}
+
+/// # Safety
+///
 /// See ibv_destroy_cq(3).
 pub(crate) unsafe fn destroy(verbs: *mut ibv_cq) -> c_int {
     // SAFETY: The caller's word.
-    if let Some(cq) = unsafe { of(verbs) } {
-        if cq.users.load(Ordering::Acquire) > 0 {
-            return libc::EBUSY;
-        }
-        if let Some(channel) = cq.channel() {
-            channel.unregister(cq.number);
-        }
-        cq.wait_acknowledged();
+    let (known, listener) = unsafe { (of(verbs), listener::of(verbs)) };
+    if known.is_some_and(|cq| cq.users.load(Ordering::Acquire) > 0) {
+        return libc::EBUSY;
+    }
+    let number = known.map(|cq| cq.number);
+    // SAFETY: As above. Neither is freed here: only channels that are shells have listeners.
+    let (channel, pointer) =
+        unsafe { (channel::of((*verbs).channel), NonNull::new_unchecked(verbs)) };
+    if let Some(channel) = channel {
+        channel.leave(pointer);
+    }
+    if let Some(listener) = listener {
+        listener.wait_acknowledged();
+    }
+    if let Some(cq) = known {
+        // The thread that looks after hidden CQs may still look at it; not after this.
+        cq.sends.destroy();
     }
     // Somebody may get a CQ at the same address before we are back.
     let known = CQS.remove(verbs);
-    if let Some(cq) = &known {
-        // From here on nobody else looks at it.
-        cq.sends.destroy();
-    }
+    let listener = listener::remove(verbs);
+    let extended = cq_ex::remove(verbs);
     // SAFETY: The caller's word.
     let errno = unsafe { (real().destroy_cq)(verbs) };
-    if let (Some(cq), true) = (known, errno != 0) {
-        if let Some(channel) = cq.channel() {
-            channel.register(cq.number, cq.verbs);
+    if errno == 0 {
+        if let Some(channel) = channel {
+            channel.left(pointer, number);
         }
+        return 0;
+    }
+    if let Some(cq) = known {
         CQS.insert(verbs, cq);
+    }
+    if let Some(listener) = listener {
+        listener::put_back(verbs, listener);
+    }
+    if let Some(extended) = extended {
+        cq_ex::put_back(verbs, extended);
+    }
+    if let Some(channel) = channel {
+        channel.stay(pointer);
     }
     errno
 }
@@ -389,10 +441,50 @@ pub(crate) unsafe fn destroy(verbs: *mut ibv_cq) -> c_int {
 /// See ibv_ack_cq_events(3).
 pub(crate) unsafe fn ack_events(verbs: *mut ibv_cq, events: c_uint) {
     // SAFETY: The caller's word.
-    let known = unsafe { of(verbs) };
-    let rest = known.map_or(events, |cq| cq.acknowledge(events));
+    let listener = unsafe { listener::of(verbs) };
+    let rest = listener.map_or(events, |listener| listener.acknowledge(events));
     if rest > 0 {
         // SAFETY: As above.
         unsafe { (real().ack_cq_events)(verbs, rest) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ibxrc::WcOpcode;
+
+    use super::*;
+
+    #[test]
+    fn a_ring_has_room_for_more_than_was_asked_for() {
+        assert_eq!(ring_entries(1, 1 << 16), 1024);
+        assert_eq!(ring_entries(1000, 1 << 16), 4000);
+        assert_eq!(ring_entries(30_000, 1 << 16), 1 << 16);
+        assert_eq!(ring_entries(u32::MAX, 1 << 16), 1 << 16);
+    }
+
+    #[test]
+    #[allow(clippy::field_reassign_with_default, reason = "it is not exhaustive")]
+    fn a_completion_is_as_libibverbs_has_it() {
+        let mut received = Wc::default();
+        received.wr_id = 1;
+        received.opcode = WcOpcode::RECV_RDMA_WITH_IMM;
+        received.byte_len = 2;
+        received.imm = Some(0x0102_0304);
+        received.qp_num = 3;
+        received.src_qp = 4;
+        received.solicited = true;
+        let wc = completion(&received);
+        assert_eq!((wc.wr_id, wc.byte_len, wc.qp_num, wc.src_qp), (1, 2, 3, 4));
+        assert_eq!(
+            (wc.status, wc.opcode),
+            (IBV_WC_SUCCESS, IBV_WC_RECV_RDMA_WITH_IMM)
+        );
+        assert_eq!(wc.wc_flags, IBV_WC_WITH_IMM);
+        // SAFETY: It is an integer.
+        let imm = unsafe { wc.__bindgen_anon_1.imm_data };
+        assert_eq!(imm.to_ne_bytes(), [1, 2, 3, 4]);
+        received.imm = None;
+        assert_eq!(completion(&received).wc_flags, 0);
     }
 }

@@ -19,7 +19,7 @@ macro_rules! exports {
             ///
             /// See its manual page.
             #[no_mangle]
-            pub unsafe extern "C" fn $name($($arg: $type),*) $(-> $ret)? {
+            pub unsafe extern "C-unwind" fn $name($($arg: $type),*) $(-> $ret)? {
                 // SAFETY: The caller's word.
                 unsafe { $ours($($arg),*) }
             }
@@ -48,6 +48,7 @@ exports! {
         channel: *mut ibv_comp_channel,
         vector: c_int
     ) -> *mut ibv_cq = cq::create;
+    ibv_resize_cq(cq: *mut ibv_cq, cqe: c_int) -> c_int = cq::resize;
     ibv_destroy_cq(cq: *mut ibv_cq) -> c_int = cq::destroy;
     ibv_modify_srq(srq: *mut ibv_srq, attr: *mut ibv_srq_attr, mask: c_int) -> c_int
         = srq::modify;

@@ -11,7 +11,8 @@
 //! - A QP of type XRC_SEND ([`send_qp`]) is an RC QP of the device, with
 //!   [`ibxrc::IniQp`].
 //! - A completion queue stays one of the device; when XRC objects complete into it,
-//!   [`cq`] adds what they bring ([`sends`] that of QPs), and [`channel`] their events.
+//!   [`cq`] adds what they bring ([`sends`] that of QPs), and [`channel`] their events,
+//!   if the program wants some ([`listener`]).
 //! - Memory ([`mr`]) is registered with the kernel module too, if senders are to reach it.
 //!
 //! The program's pointers to what libibverbs made are those of libibverbs; [`table`] tells
@@ -22,6 +23,8 @@ mod context;
 mod cq;
 mod cq_ex;
 mod exports;
+mod inbox;
+mod listener;
 mod mr;
 mod poster;
 mod progress;
@@ -35,4 +38,5 @@ mod sends;
 mod srq;
 mod sys;
 mod table;
+mod wait;
 mod xrcd;

@@ -3,7 +3,7 @@
 //! The functions of libibverbs that have ours in front of them.
 //!
 //! They are asked for by the library's name: it may be loaded where "the next one" does not
-//! find it.
+//! find it. A thread that waits in one of them may be cancelled, which unwinds it.
 
 use std::{
     ffi::{c_char, c_int, c_uint, c_void, CStr},
@@ -18,7 +18,7 @@ macro_rules! functions {
     ($($field:ident = $name:literal: fn($($arg:ty),*) $(-> $ret:ty)?;)*) => {
         /// See the manual page of each.
         pub(crate) struct Real {
-            $(pub(crate) $field: unsafe extern "C" fn($($arg),*) $(-> $ret)?,)*
+            $(pub(crate) $field: unsafe extern "C-unwind" fn($($arg),*) $(-> $ret)?,)*
         }
 
         impl Real {
@@ -36,7 +36,7 @@ macro_rules! functions {
                     $($field: unsafe {
                         mem::transmute::<
                             NonNull<c_void>,
-                            unsafe extern "C" fn($($arg),*) $(-> $ret)?,
+                            unsafe extern "C-unwind" fn($($arg),*) $(-> $ret)?,
                         >(symbol($name)?)
                     },)*
                 })
@@ -55,6 +55,7 @@ functions! {
     destroy_comp_channel = c"ibv_destroy_comp_channel": fn(*mut ibv_comp_channel) -> c_int;
     create_cq = c"ibv_create_cq":
         fn(*mut ibv_context, c_int, *mut c_void, *mut ibv_comp_channel, c_int) -> *mut ibv_cq;
+    resize_cq = c"ibv_resize_cq": fn(*mut ibv_cq, c_int) -> c_int;
     destroy_cq = c"ibv_destroy_cq": fn(*mut ibv_cq) -> c_int;
     get_cq_event = c"ibv_get_cq_event":
         fn(*mut ibv_comp_channel, *mut *mut ibv_cq, *mut *mut c_void) -> c_int;

@@ -2,7 +2,12 @@
 
 //! What the user is told, on stderr, and the program, in errno.
 
-use std::{ffi::c_int, fmt::Display, ptr, sync::OnceLock};
+use std::{
+    ffi::c_int,
+    fmt::Display,
+    ptr,
+    sync::{Once, OnceLock},
+};
 
 use ibxrc::Error;
 
@@ -20,6 +25,11 @@ pub(crate) fn note(what: impl Display) {
 /// Tells why something does not work.
 pub(crate) fn complain(what: impl Display) {
     eprintln!("ibxrc run: {what}");
+}
+
+/// The same, but not again.
+pub(crate) fn once(said: &Once, what: impl Display) {
+    said.call_once(|| complain(what));
 }
 
 pub(crate) fn set_errno(errno: c_int) {

@@ -8,7 +8,7 @@ use ibxrc::{verbs::*, IniQp, IniQpAttr};
 
 use crate::{
     context::Context,
-    cq::User,
+    cq::{Cq, User},
     poster::{self, Poster},
     real::real,
     report,
@@ -20,7 +20,8 @@ pub(crate) struct SendQp {
     cq: User,
     /// What the RC QP completes into.
     hidden: NonNull<ibv_cq>,
-    depth: u32,
+    /// How many completions it may have there.
+    room: u32,
     /// As the program asked for it.
     cap: ibv_qp_cap,
     extended: bool,
@@ -43,45 +44,16 @@ impl SendQp {
         attr: &mut ibv_qp_init_attr_ex,
         shell: &mut ibv_qp_ex,
     ) -> Result<Self, c_int> {
-        // So many parts of messages are good for throughput.
-        const DEPTH: u32 = 128;
         if attr.comp_mask & IBV_QP_INIT_ATTR_PD == 0 {
             return Err(libc::EINVAL);
         }
         let extended = poster::offer(attr, shell)?;
         // SAFETY: The caller's word.
         let cq = unsafe { User::new(context, attr.send_cq) }.ok_or(libc::EINVAL)?;
-        let most = u32::try_from(context.limits.max_qp_wr).unwrap_or(DEPTH);
-        let depth = attr.cap.max_send_wr.max(DEPTH.min(most));
         let sends = &cq.cq().sends;
-        let hidden = sends.hidden(cq.cq(), depth)?;
-        let release = |errno| {
-            sends.release(hidden, depth);
-            errno
-        };
-        let mut init = ibv_qp_init_attr {
-            send_cq: hidden.as_ptr(),
-            recv_cq: hidden.as_ptr(),
-            cap: ibv_qp_cap {
-                max_send_wr: depth,
-                // Nothing is received.
-                max_recv_wr: 1,
-                // One for the header of an immediate.
-                max_send_sge: attr.cap.max_send_sge + 1,
-                max_recv_sge: 1,
-                // It is copied.
-                max_inline_data: 0,
-            },
-            qp_type: IBV_QPT_RC,
-            sq_sig_all: attr.sq_sig_all,
-            ..Default::default()
-        };
+        let depth = depth(&attr.cap, &context.limits);
         // SAFETY: The caller's word.
-        let real_qp = unsafe { (real().create_qp)(attr.pd, &mut init) };
-        let real_qp = NonNull::new(real_qp).ok_or_else(|| {
-            let errno = std::io::Error::last_os_error().raw_os_error();
-            release(errno.unwrap_or(libc::ENOMEM))
-        })?;
+        let (real_qp, hidden, room) = unsafe { create_rc(attr, depth, cq.cq()) }?;
         let wanted = IniQpAttr {
             max_send_wr: attr.cap.max_send_wr.max(1),
             max_inline_data: attr.cap.max_inline_data,
@@ -90,7 +62,8 @@ impl SendQp {
         let ini = unsafe { IniQp::new(real_qp, wanted) }.map_err(|error| {
             // SAFETY: Nobody else has it.
             unsafe { (real().destroy_qp)(real_qp.as_ptr()) };
-            release(report::failed("ibv_create_qp_ex", &error))
+            sends.release(hidden, room);
+            report::failed("ibv_create_qp_ex", &error)
         })?;
         // SAFETY: As above.
         let sender = Arc::new(unsafe { Sender::new(real_qp, ini) });
@@ -104,7 +77,7 @@ impl SendQp {
         Ok(SendQp {
             sender,
             hidden,
-            depth,
+            room,
             cap: attr.cap,
             poster: Poster::new(),
             extended,
@@ -178,8 +151,76 @@ impl SendQp {
         }
         let cq = self.cq.cq();
         cq.sends.remove(cq, self.sender.qp_num());
-        cq.sends.release(self.hidden, self.depth);
+        cq.sends.release(self.hidden, self.room);
         0
+    }
+}
+
+/// How deep the RC QP is to be. What the program posts beyond that waits.
+fn depth(wanted: &ibv_qp_cap, limits: &ibv_device_attr) -> u32 {
+    // So many parts of messages are good for throughput.
+    const ENOUGH: u32 = 128;
+    let limit = |limit: c_int| u32::try_from(limit).unwrap_or(ENOUGH).max(1);
+    let most = limit(limits.max_qp_wr).min((limit(limits.max_cqe) / 2).max(1));
+    wanted.max_send_wr.max(ENOUGH).min(most)
+}
+
+/// What providers make of the depth of a queue, more or less.
+fn rounded(depth: u32) -> u32 {
+    depth
+        .saturating_add(1)
+        .checked_next_power_of_two()
+        .unwrap_or(u32::MAX)
+}
+
+/// Makes the RC QP, and finds a CQ for it that has room for all that it may complete: each
+/// of the work requests that it has become able to have. Returns that number as well. An
+/// errno value.
+///
+/// # Safety
+///
+/// See ibv_create_qp_ex(3).
+unsafe fn create_rc(
+    attr: &ibv_qp_init_attr_ex,
+    depth: u32,
+    cq: &Cq,
+) -> Result<(NonNull<ibv_qp>, NonNull<ibv_cq>, u32), c_int> {
+    let mut room = rounded(depth);
+    loop {
+        let hidden = cq.sends.hidden(room)?;
+        let mut init = ibv_qp_init_attr {
+            send_cq: hidden.as_ptr(),
+            recv_cq: hidden.as_ptr(),
+            cap: ibv_qp_cap {
+                max_send_wr: depth,
+                // Nothing is received.
+                max_recv_wr: 1,
+                // One for the header of an immediate.
+                max_send_sge: attr.cap.max_send_sge + 1,
+                max_recv_sge: 1,
+                // It is copied.
+                max_inline_data: 0,
+            },
+            qp_type: IBV_QPT_RC,
+            sq_sig_all: attr.sq_sig_all,
+            ..Default::default()
+        };
+        // SAFETY: The caller's word.
+        let created = NonNull::new(unsafe { (real().create_qp)(attr.pd, &mut init) });
+        let Some(qp) = created else {
+            let errno = std::io::Error::last_os_error().raw_os_error();
+            cq.sends.release(hidden, room);
+            return Err(errno.unwrap_or(libc::ENOMEM));
+        };
+        let has = init.cap.max_send_wr;
+        if has <= room {
+            cq.sends.release(hidden, room - has);
+            return Ok((qp, hidden, has));
+        }
+        // SAFETY: Nobody else has it.
+        unsafe { (real().destroy_qp)(qp.as_ptr()) };
+        cq.sends.release(hidden, room);
+        room = has;
     }
 }
 
@@ -203,6 +244,33 @@ fn for_rc(attr: &ibv_qp_attr, mask: u32) -> (ibv_qp_attr, u32) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_rc_qp_is_as_deep_as_is_good_and_its_completions_have_room() {
+        let wanted = |max_send_wr| ibv_qp_cap {
+            max_send_wr,
+            ..Default::default()
+        };
+        let limits = ibv_device_attr {
+            max_qp_wr: 1 << 20,
+            max_cqe: 32767,
+            ..Default::default()
+        };
+        assert_eq!(depth(&wanted(0), &limits), 128);
+        assert_eq!(depth(&wanted(500), &limits), 500);
+        for max_send_wr in [0, 1, 127, 128, 8191, 8192, 16384, 1 << 20, u32::MAX] {
+            let depth = depth(&wanted(max_send_wr), &limits);
+            // As Soft-RoCE rounds it.
+            let has = (depth + 1).next_power_of_two() - 1;
+            assert!(has <= rounded(depth) && rounded(depth) <= 32767);
+        }
+        let small = ibv_device_attr {
+            max_qp_wr: 100,
+            max_cqe: 1,
+            ..Default::default()
+        };
+        assert_eq!(depth(&wanted(7), &small), 1);
+    }
 
     #[test]
     fn an_rc_qp_needs_more_to_go_to_rtr() {

@@ -18,16 +18,13 @@ use std::{
 
 use ibxrc::verbs::*;
 
-use crate::{context::Context, cq::Cq, real::real, sender::Sender};
-
-/// Which completions the program wants an event for, once.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Armed {
-    No,
-    /// No completion of a sender is solicited, but those with an error count as such.
-    Solicited,
-    Any,
-}
+use crate::{
+    context::Context,
+    cq::Cq,
+    listener::{self, Wanted},
+    real::real,
+    sender::Sender,
+};
 
 /// A CQ of our own.
 struct Hidden {
@@ -43,7 +40,9 @@ struct Inner {
     senders: HashMap<u32, Arc<Sender>>,
     /// Completions of the program.
     done: VecDeque<ibv_wc>,
-    armed: Armed,
+    /// The event that the program waits for. No completion of a sender is solicited, but
+    /// those with an error count as such.
+    wanted: Wanted,
 }
 
 // SAFETY: The pointers are used in calls of libibverbs, which is thread-safe.
@@ -66,7 +65,7 @@ impl Sends {
                 hidden: Vec::new(),
                 senders: HashMap::new(),
                 done: VecDeque::new(),
-                armed: Armed::No,
+                wanted: Wanted::No,
             }),
         }
     }
@@ -75,16 +74,16 @@ impl Sends {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A CQ for an RC QP that may have `depth` completions outstanding. An errno value.
-    pub(crate) fn hidden(&self, cq: &Cq, depth: u32) -> Result<NonNull<ibv_cq>, c_int> {
+    /// A CQ for an RC QP that may have so many completions there. An errno value.
+    pub(crate) fn hidden(&self, room: u32) -> Result<NonNull<ibv_cq>, c_int> {
         const ENTRIES: u32 = 1024;
         let mut inner = self.lock();
-        if let Some(hidden) = inner.hidden.iter_mut().find(|h| h.room >= depth) {
-            hidden.room -= depth;
+        if let Some(hidden) = inner.hidden.iter_mut().find(|h| h.room >= room) {
+            hidden.room -= room;
             return Ok(hidden.cq);
         }
         let most = u32::try_from(self.context.limits.max_cqe).unwrap_or(ENTRIES);
-        let entries = ENTRIES.min(most).max(depth);
+        let entries = ENTRIES.min(most).max(room);
         let channel = self.context.progress()?.channel();
         // SAFETY: The context is open as long as there are objects of it.
         let hidden = unsafe {
@@ -97,26 +96,28 @@ impl Sends {
             )
         };
         let hidden = NonNull::new(hidden).ok_or_else(last_errno)?;
-        if inner.hidden.is_empty() && cq.has_channel() {
-            // As for SRQs: it may have been asked for already.
-            inner.armed = Armed::Any;
-        }
+        let first = inner.hidden.is_empty();
         inner.hidden.push(Hidden {
             cq: hidden,
-            room: entries - depth,
+            room: entries - room,
             armed: false,
         });
-        if inner.armed != Armed::No {
+        // SAFETY: The program's CQ is not destroyed as long as we are there.
+        if let (true, Some(listener)) = (first, unsafe { listener::of(self.program.as_ptr()) }) {
+            // The program may have asked for an event before.
+            inner.wanted = listener.wanted();
+        }
+        if inner.wanted != Wanted::No {
             inner.arm(self.context);
         }
         Ok(hidden)
     }
 
     /// Gives back what [`Self::hidden`] gave: the RC QP is gone.
-    pub(crate) fn release(&self, cq: NonNull<ibv_cq>, depth: u32) {
+    pub(crate) fn release(&self, cq: NonNull<ibv_cq>, room: u32) {
         let mut inner = self.lock();
         if let Some(hidden) = inner.hidden.iter_mut().find(|h| h.cq == cq) {
-            hidden.room += depth;
+            hidden.room += room;
         }
     }
 
@@ -150,19 +151,21 @@ impl Sends {
     }
 
     /// The program wants an event. An errno value.
-    pub(crate) fn arm(&self, cq: &Cq, solicited_only: bool) -> c_int {
+    pub(crate) fn arm(&self, cq: &Cq, wanted: Wanted) -> c_int {
         let mut inner = self.lock();
         if inner.hidden.is_empty() {
+            // It is asked for when there are some.
             return 0;
         }
-        // What is there already is no reason for one.
-        inner.armed = Armed::No;
+        // What is there already is no reason for one, but for one that was asked for before.
         inner.drain(self.context, cq);
-        inner.armed = match solicited_only {
-            true => Armed::Solicited,
-            false => Armed::Any,
-        };
+        inner.wanted = inner.wanted.max(wanted);
         inner.arm(self.context)
+    }
+
+    /// The program wants no event any more.
+    pub(crate) fn disarm(&self) {
+        self.lock().wanted = Wanted::No;
     }
 
     /// A QP has work requests that wait for others to complete: somebody has to see to it,
@@ -181,7 +184,7 @@ impl Sends {
             hidden.armed = false;
         }
         inner.drain(self.context, cq);
-        if inner.armed != Armed::No || inner.is_behind() {
+        if inner.wanted != Wanted::No || inner.is_behind() {
             inner.arm(self.context);
             // What came before it was armed tells nothing.
             inner.drain(self.context, cq);
@@ -252,13 +255,13 @@ impl Inner {
             }
         }
         let mut new = self.done.range(before..);
-        let tell = match self.armed {
-            Armed::No => false,
-            Armed::Solicited => new.any(|wc| wc.status != IBV_WC_SUCCESS),
-            Armed::Any => new.next().is_some(),
+        let tell = match self.wanted {
+            Wanted::No => false,
+            Wanted::Solicited => new.any(|wc| wc.status != IBV_WC_SUCCESS),
+            Wanted::Any => new.next().is_some(),
         };
         if tell {
-            self.armed = Armed::No;
+            self.wanted = Wanted::No;
             cq.notify();
         }
     }

@@ -90,7 +90,8 @@ unsafe fn create(context: &Context, attr: &mut ibv_srq_init_attr_ex) -> Result<S
     let domain = unsafe { Member::new(attr.xrcd) }.ok_or(libc::EINVAL)?;
     let wanted = SrqAttr {
         max_wr: attr.attr.max_wr,
-        max_sge: attr.attr.max_sge,
+        // Devices make SRQs for messages of nothing; more than was asked for is allowed.
+        max_sge: attr.attr.max_sge.max(1),
         user_handle: 0,
     };
     let srq = cq
@@ -101,6 +102,7 @@ unsafe fn create(context: &Context, attr: &mut ibv_srq_init_attr_ex) -> Result<S
     // SAFETY: As above.
     unsafe { context.regions.join(attr.pd, attr.xrcd) };
     attr.attr.max_wr = srq.entries();
+    attr.attr.max_sge = wanted.max_sge;
     let shell = ibv_srq {
         context: context.verbs(),
         srq_context: attr.srq_context,
@@ -150,9 +152,12 @@ pub(crate) unsafe fn modify(srq: *mut ibv_srq, attr: *mut ibv_srq_attr, mask: c_
     }
     // SAFETY: As above.
     let attr = unsafe { &*attr };
-    if mask & IBV_SRQ_MAX_WR != 0 && attr.max_wr > this.srq.entries() {
-        report::complain("ibv_modify_srq: an XRC SRQ stays as large as it was made");
-        return libc::EOPNOTSUPP;
+    // Before anything is changed.
+    if mask & IBV_SRQ_MAX_WR != 0 {
+        let errno = this.may_have(attr, mask);
+        if errno != 0 {
+            return errno;
+        }
     }
     match mask & IBV_SRQ_LIMIT {
         0 => 0,
@@ -172,15 +177,20 @@ pub(crate) unsafe fn query(srq: *mut ibv_srq, attr: *mut ibv_srq_attr) -> c_int 
         // SAFETY: As above.
         return unsafe { (real().query_srq)(srq, attr) };
     };
-    // SAFETY: As above.
-    unsafe {
-        attr.write(ibv_srq_attr {
-            max_wr: this.srq.entries(),
-            max_sge: this.max_sge,
-            srq_limit: 0,
-        });
+    match this.srq.query() {
+        Ok(state) => {
+            // SAFETY: As above.
+            unsafe {
+                attr.write(ibv_srq_attr {
+                    max_wr: state.max_wr,
+                    max_sge: state.max_sge,
+                    srq_limit: state.limit,
+                });
+            }
+            0
+        }
+        Err(error) => error.errno().raw(),
     }
-    0
 }
 
 /// # Safety
@@ -231,6 +241,27 @@ pub(crate) unsafe extern "C" fn post_recv(
 }
 
 impl Srq {
+    /// Whether it may have the size that it is to be modified to: its ring stays as it is,
+    /// which is enough for fewer work requests as well. An errno value.
+    fn may_have(&self, attr: &ibv_srq_attr, mask: u32) -> c_int {
+        if attr.max_wr > self.srq.entries() {
+            report::complain("ibv_modify_srq: an XRC SRQ stays as large as it was made");
+            return libc::EINVAL;
+        }
+        let limit = match mask & IBV_SRQ_LIMIT {
+            0 => match self.srq.query() {
+                Ok(state) => state.limit,
+                Err(error) => return error.errno().raw(),
+            },
+            _ => attr.srq_limit,
+        };
+        match attr.max_wr {
+            0 => libc::EINVAL,
+            max_wr if limit > max_wr => libc::EINVAL,
+            _ => 0,
+        }
+    }
+
     /// An errno value.
     ///
     /// # Safety

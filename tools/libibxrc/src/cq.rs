@@ -225,6 +225,11 @@ impl Cq {
         self.ring().arm(solicited_only)
     }
 
+    /// Takes back what [`Cq::arm`] asked for. An event that was raised already stays.
+    pub fn disarm(&self) {
+        self.ring().disarm();
+    }
+
     /// Destroys it. EBUSY: an SRQ completes into it.
     pub fn close(self) -> Result<(), CloseError<Self>> {
         let closed = self.inner.handle.close();

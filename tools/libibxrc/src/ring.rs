@@ -258,6 +258,11 @@ impl<M: Memory> CqRing<M> {
         self.available() > 0
     }
 
+    /// Takes back what `arm` has asked for.
+    pub(crate) fn disarm(&mut self) {
+        self.memory.store(Self::ARM, IB_XRC_CQ_ARM_NONE);
+    }
+
     /// To be asked before `poll`, so that what it says holds after all completions.
     pub(crate) fn state(&self) -> CqState {
         let flags = self.memory.load(Self::FLAGS);
@@ -473,6 +478,7 @@ mod tests {
         Complete(bool),
         Poll(usize),
         Arm(bool),
+        Disarm,
     }
 
     fn cq_step() -> impl Strategy<Value = CqStep> {
@@ -480,6 +486,7 @@ mod tests {
             3 => any::<bool>().prop_map(CqStep::Complete),
             2 => (0usize..10).prop_map(CqStep::Poll),
             1 => any::<bool>().prop_map(CqStep::Arm),
+            1 => Just(CqStep::Disarm),
         ]
     }
 
@@ -528,6 +535,10 @@ mod tests {
                         let waiting = cq.ring.arm(solicited_only);
                         prop_assert_eq!(waiting, !expected.is_empty());
                         armed = Some(armed.unwrap_or(true) && solicited_only);
+                    }
+                    CqStep::Disarm => {
+                        cq.ring.disarm();
+                        armed = None;
                     }
                 }
             }
