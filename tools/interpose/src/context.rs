@@ -17,8 +17,8 @@ use std::{
 use ibxrc::{verbs::*, Errno};
 
 use crate::{
-    cq, cq_ex, mr::Regions, progress::Progress, qp, real::real, report, srq, sys::verbs_context,
-    table::Table, xrcd,
+    cq, cq_ex, events::Events, mr::Regions, progress::Progress, qp, real::real, report, srq,
+    sys::verbs_context, table::Table, xrcd,
 };
 
 static CONTEXTS: Table<Context> = Table::new();
@@ -61,6 +61,7 @@ pub(crate) struct Context {
     progress: OnceLock<Progress>,
     starting: Mutex<()>,
     pub(crate) regions: Regions,
+    pub(crate) events: Option<Events>,
 }
 
 // SAFETY: The pointer is used in calls of libibverbs, which is thread-safe.
@@ -136,6 +137,11 @@ pub(crate) unsafe fn adopt(context: NonNull<ibv_context>) {
     tables.open_qp = Some(qp::open);
     tables.create_cq_ex = Some(cq_ex::create);
     tables.query_device_ex = Some(query_device_ex);
+    // SAFETY: The caller's word. `forget` puts it back.
+    let events = unsafe { Events::new(context) };
+    let events = events.inspect_err(|errno| {
+        report::complain(format_args!("no events of XRC objects of {name}: {errno}"))
+    });
     let context = Box::new(Context {
         verbs: context,
         module,
@@ -145,6 +151,7 @@ pub(crate) unsafe fn adopt(context: NonNull<ibv_context>) {
         progress: OnceLock::new(),
         starting: Mutex::new(()),
         regions: Regions::default(),
+        events: events.ok(),
     });
     CONTEXTS.insert(verbs, context);
 }
@@ -161,7 +168,12 @@ pub(crate) unsafe fn of<'a>(context: *const ibv_context) -> Option<&'a Context> 
 
 /// Gives a context back: it is going to be closed.
 pub(crate) fn forget(context: *mut ibv_context) {
-    drop(CONTEXTS.remove(context));
+    let Some(known) = CONTEXTS.remove(context) else {
+        return;
+    };
+    if let Some(events) = &known.events {
+        events.restore();
+    }
 }
 
 impl Context {

@@ -22,6 +22,7 @@ use crate::{
     channel,
     context::{self, Context},
     cq_ex,
+    element::{self, Element},
     listener::{self, Listener, Wanted},
     real::real,
     report,
@@ -123,6 +124,10 @@ impl Cq {
             sends: Sends::new(context, verbs),
             turn: AtomicUsize::new(0),
         }
+    }
+
+    pub(crate) fn context(&self) -> &'static Context {
+        self.context
     }
 
     fn channel(&self) -> Option<&channel::Channel> {
@@ -408,6 +413,10 @@ pub(crate) unsafe fn destroy(verbs: *mut ibv_cq) -> c_int {
     if let Some(cq) = known {
         // The thread that looks after hidden CQs may still look at it; not after this.
         cq.sends.destroy();
+        element::wait_acknowledged(Element::Cq(verbs));
+        if let Some(events) = &cq.context.events {
+            events.cq_gone(verbs);
+        }
     }
     // Somebody may get a CQ at the same address before we are back.
     let known = CQS.remove(verbs);

@@ -4,13 +4,13 @@
 //! the types of those.
 
 use std::{
-    ffi::{c_int, c_uint, c_void},
+    ffi::{c_int, c_uint, c_ulong, c_void},
     ptr::NonNull,
 };
 
 use ibxrc::verbs::*;
 
-use crate::{channel, context, cq, mr, qp, real::real, srq};
+use crate::{channel, context, cq, events, ioctl, mr, qp, real::real, srq};
 
 macro_rules! exports {
     ($($name:ident($($arg:ident: $type:ty),*) $(-> $ret:ty)? = $ours:path;)*) => {
@@ -41,6 +41,10 @@ exports! {
         cq_context: *mut *mut c_void
     ) -> c_int = channel::get_event;
     ibv_ack_cq_events(cq: *mut ibv_cq, events: c_uint) = cq::ack_events;
+    ibv_get_async_event(context: *mut ibv_context, event: *mut ibv_async_event) -> c_int
+        = events::get;
+    ibv_ack_async_event(event: *mut ibv_async_event) = events::ack;
+    ioctl(fd: c_int, request: c_ulong, arg: *mut c_void) -> c_int = ioctl::call;
     ibv_create_cq(
         context: *mut ibv_context,
         cqe: c_int,

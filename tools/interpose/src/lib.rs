@@ -13,6 +13,7 @@
 //! - A completion queue stays one of the device; when XRC objects complete into it,
 //!   [`cq`] adds what they bring ([`sends`] that of QPs), and [`channel`] their events,
 //!   if the program wants some ([`listener`]).
+//! - Asynchronous events ([`events`]) come from both.
 //! - Memory ([`mr`]) is registered with the kernel module too, if senders are to reach it.
 //!
 //! The program's pointers to what libibverbs made are those of libibverbs; [`table`] tells
@@ -22,8 +23,11 @@ mod channel;
 mod context;
 mod cq;
 mod cq_ex;
+mod element;
+mod events;
 mod exports;
 mod inbox;
+mod ioctl;
 mod listener;
 mod mr;
 mod poster;

@@ -5,12 +5,22 @@
 use std::{
     cell::UnsafeCell,
     ffi::c_int,
+    mem::MaybeUninit,
     ptr::{self, NonNull},
 };
 
 use ibxrc::verbs::*;
 
-use crate::{context, real::real, recv_qp::RecvQp, report, send_qp::SendQp, srq, table::Table};
+use crate::{
+    context,
+    element::{self, Element},
+    real::real,
+    recv_qp::RecvQp,
+    report,
+    send_qp::SendQp,
+    srq,
+    table::Table,
+};
 
 static QPS: Table<Qp> = Table::new();
 
@@ -45,11 +55,13 @@ pub(crate) unsafe fn of<'a>(qp: *const ibv_qp) -> Option<&'a Qp> {
 
 impl Qp {
     /// Makes it known. `shell` says what the program sees of it.
-    fn publish(shell: ibv_qp_ex, kind: Kind) -> *mut ibv_qp {
-        let qp = Box::new(Qp {
+    fn publish(mut place: Box<MaybeUninit<Qp>>, shell: ibv_qp_ex, kind: Kind) -> *mut ibv_qp {
+        place.write(Qp {
             shell: UnsafeCell::new(shell),
             kind,
         });
+        // SAFETY: Just written.
+        let qp = unsafe { place.assume_init() };
         let pointer: *mut ibv_qp = qp.shell.get().cast();
         QPS.insert(pointer, qp);
         pointer
@@ -62,6 +74,13 @@ impl Qp {
             Kind::Recv(_) => None,
         }
     }
+}
+
+/// Where a QP is going to be: its events may come before it is there.
+fn place() -> (Box<MaybeUninit<Qp>>, Element) {
+    let mut place = Box::<Qp>::new_uninit();
+    let element = Element::Qp(place.as_mut_ptr().cast());
+    (place, element)
 }
 
 /// # Safety
@@ -80,11 +99,16 @@ pub(crate) unsafe extern "C" fn create_ex(
     shell.qp_base.context = verbs;
     shell.qp_base.qp_context = given.qp_context;
     shell.qp_base.qp_type = given.qp_type;
+    let (place, element) = place();
     let made = match given.qp_type {
         // SAFETY: The caller's word.
-        IBV_QPT_XRC_SEND => unsafe { SendQp::create(context, given, &mut shell) }.map(Kind::Send),
+        IBV_QPT_XRC_SEND => {
+            unsafe { SendQp::create(context, given, element, &mut shell) }.map(Kind::Send)
+        }
         // SAFETY: As above.
-        IBV_QPT_XRC_RECV => unsafe { RecvQp::create(given, &mut shell) }.map(Kind::Recv),
+        IBV_QPT_XRC_RECV => {
+            unsafe { RecvQp::create(context, given, element, &mut shell) }.map(Kind::Recv)
+        }
         // SAFETY: As above.
         _ if unsafe { srq::of(given.srq) }.is_some() => Err(libc::EINVAL),
         _ => {
@@ -98,7 +122,7 @@ pub(crate) unsafe extern "C" fn create_ex(
     match made {
         Ok(kind) => {
             context.hook_data_path();
-            Qp::publish(shell, kind)
+            Qp::publish(place, shell, kind)
         }
         Err(errno) => report::null(errno),
     }
@@ -149,11 +173,12 @@ pub(crate) unsafe extern "C" fn open(
     };
     let mut shell = ibv_qp_ex::default();
     shell.qp_base.context = verbs;
+    let (place, element) = place();
     // SAFETY: As above.
-    match unsafe { RecvQp::open(attr, &mut shell) } {
+    match unsafe { RecvQp::open(context, attr, element, &mut shell) } {
         Ok(kind) => {
             context.hook_data_path();
-            Qp::publish(shell, Kind::Recv(kind))
+            Qp::publish(place, shell, Kind::Recv(kind))
         }
         Err(errno) => report::null(errno),
     }
@@ -232,8 +257,9 @@ pub(crate) unsafe fn destroy(qp: *mut ibv_qp) -> c_int {
         Kind::Recv(_) => 0,
     };
     if errno == 0 {
-        // It gives back what it holds.
-        drop(QPS.remove(qp));
+        // It gives back what it holds, but for its place.
+        drop(QPS.remove(qp).map(|qp| qp.kind));
+        element::wait_acknowledged(Element::Qp(qp));
     }
     errno
 }

@@ -53,6 +53,9 @@ functions! {
     create_comp_channel = c"ibv_create_comp_channel":
         fn(*mut ibv_context) -> *mut ibv_comp_channel;
     destroy_comp_channel = c"ibv_destroy_comp_channel": fn(*mut ibv_comp_channel) -> c_int;
+    get_async_event = c"ibv_get_async_event":
+        fn(*mut ibv_context, *mut ibv_async_event) -> c_int;
+    ack_async_event = c"ibv_ack_async_event": fn(*mut ibv_async_event);
     create_cq = c"ibv_create_cq":
         fn(*mut ibv_context, c_int, *mut c_void, *mut ibv_comp_channel, c_int) -> *mut ibv_cq;
     resize_cq = c"ibv_resize_cq": fn(*mut ibv_cq, c_int) -> c_int;

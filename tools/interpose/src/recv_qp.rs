@@ -4,13 +4,15 @@
 
 use std::ffi::c_int;
 
-use ibxrc::{verbs::*, QpAttr, TgtQp};
+use ibxrc::{verbs::*, QpAttr, TgtQp, TgtQpOptions};
 
-use crate::{report, xrcd::Member};
+use crate::{context::Context, element::Element, events::Subject, report, xrcd::Member};
 
 pub(crate) struct RecvQp {
     tgt: TgtQp,
     _domain: Member,
+    /// Dropped after the registration, which reports to it.
+    _subject: Option<Subject>,
 }
 
 impl RecvQp {
@@ -20,7 +22,9 @@ impl RecvQp {
     ///
     /// See ibv_create_qp_ex(3).
     pub(crate) unsafe fn create(
+        context: &Context,
         attr: &ibv_qp_init_attr_ex,
+        element: Element,
         shell: &mut ibv_qp_ex,
     ) -> Result<Self, c_int> {
         if attr.comp_mask & IBV_QP_INIT_ATTR_XRCD == 0 {
@@ -28,12 +32,15 @@ impl RecvQp {
         }
         // SAFETY: The caller's word.
         let domain = unsafe { Member::new(attr.xrcd) }.ok_or(libc::EINVAL)?;
-        let tgt = domain.xrcd().domain.create_tgt_qp();
+        let subject = Subject::new(context, element, None);
+        let tgt = options(context, &subject)
+            .and_then(|options| domain.xrcd().domain.create_tgt_qp_with(options));
         let tgt = tgt.map_err(|error| report::failed("ibv_create_qp_ex", &error))?;
         shell.qp_base.qp_num = tgt.qp_num();
         Ok(RecvQp {
             tgt,
             _domain: domain,
+            _subject: subject,
         })
     }
 
@@ -43,7 +50,9 @@ impl RecvQp {
     ///
     /// See ibv_open_qp(3).
     pub(crate) unsafe fn open(
+        context: &Context,
         attr: &ibv_qp_open_attr,
+        element: Element,
         shell: &mut ibv_qp_ex,
     ) -> Result<Self, c_int> {
         const NEEDED: u32 = IBV_QP_OPEN_ATTR_XRCD | IBV_QP_OPEN_ATTR_NUM | IBV_QP_OPEN_ATTR_TYPE;
@@ -55,7 +64,9 @@ impl RecvQp {
         }
         // SAFETY: The caller's word.
         let domain = unsafe { Member::new(attr.xrcd) }.ok_or(libc::EINVAL)?;
-        let tgt = domain.xrcd().domain.open_tgt_qp(attr.qp_num);
+        let subject = Subject::new(context, element, None);
+        let tgt = options(context, &subject)
+            .and_then(|options| domain.xrcd().domain.open_tgt_qp_with(attr.qp_num, options));
         let tgt = tgt.map_err(|error| report::failed("ibv_open_qp", &error))?;
         let base = &mut shell.qp_base;
         base.qp_num = tgt.qp_num();
@@ -69,6 +80,7 @@ impl RecvQp {
         Ok(RecvQp {
             tgt,
             _domain: domain,
+            _subject: subject,
         })
     }
 
@@ -95,4 +107,11 @@ impl RecvQp {
             Err(error) => error.errno().raw(),
         }
     }
+}
+
+fn options(context: &Context, subject: &Option<Subject>) -> ibxrc::Result<TgtQpOptions<'static>> {
+    let to = subject.as_ref().map(|subject| subject.report_to(context));
+    Ok(TgtQpOptions {
+        events: to.transpose()?,
+    })
 }

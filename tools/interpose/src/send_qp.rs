@@ -9,6 +9,7 @@ use ibxrc::{verbs::*, IniQp, IniQpAttr};
 use crate::{
     context::Context,
     cq::{Cq, User},
+    element::Element,
     poster::{self, Poster},
     real::real,
     report,
@@ -42,6 +43,7 @@ impl SendQp {
     pub(crate) unsafe fn create(
         context: &Context,
         attr: &mut ibv_qp_init_attr_ex,
+        element: Element,
         shell: &mut ibv_qp_ex,
     ) -> Result<Self, c_int> {
         if attr.comp_mask & IBV_QP_INIT_ATTR_PD == 0 {
@@ -68,6 +70,9 @@ impl SendQp {
         // SAFETY: As above.
         let sender = Arc::new(unsafe { Sender::new(real_qp, ini) });
         sends.add(&sender);
+        if let Some(events) = &context.events {
+            events.substitute(Element::Qp(real_qp.as_ptr()), element);
+        }
         attr.cap.max_recv_wr = 0;
         attr.cap.max_recv_sge = 0;
         let base = &mut shell.qp_base;
@@ -150,6 +155,9 @@ impl SendQp {
             return errno;
         }
         let cq = self.cq.cq();
+        if let Some(events) = &cq.context().events {
+            events.substitute_gone(Element::Qp(self.sender.real.as_ptr()));
+        }
         cq.sends.remove(cq, self.sender.qp_num());
         cq.sends.release(self.hidden, self.room);
         0

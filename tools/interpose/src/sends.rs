@@ -21,6 +21,7 @@ use ibxrc::verbs::*;
 use crate::{
     context::Context,
     cq::Cq,
+    element::Element,
     listener::{self, Wanted},
     real::real,
     sender::Sender,
@@ -96,6 +97,10 @@ impl Sends {
             )
         };
         let hidden = NonNull::new(hidden).ok_or_else(last_errno)?;
+        if let Some(events) = &self.context.events {
+            let program = Element::Cq(self.program.as_ptr());
+            events.substitute(Element::Cq(hidden.as_ptr()), program);
+        }
         let first = inner.hidden.is_empty();
         inner.hidden.push(Hidden {
             cq: hidden,
@@ -198,6 +203,9 @@ impl Sends {
         for hidden in hidden {
             // SAFETY: Of `hidden`, and nothing uses it.
             unsafe { (real().destroy_cq)(hidden.cq.as_ptr()) };
+            if let Some(events) = &self.context.events {
+                events.substitute_gone(Element::Cq(hidden.cq.as_ptr()));
+            }
         }
     }
 }

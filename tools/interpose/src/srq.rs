@@ -4,11 +4,13 @@
 
 use std::{cell::UnsafeCell, ffi::c_int, ptr, slice};
 
-use ibxrc::{verbs::*, Sge, SrqAttr};
+use ibxrc::{verbs::*, Sge, SrqAttr, SrqOptions};
 
 use crate::{
     context::{self, Context},
     cq::User,
+    element::{self, Element},
+    events::Subject,
     real::real,
     report,
     table::Table,
@@ -24,6 +26,7 @@ pub(crate) struct Srq {
     shell: UnsafeCell<ibv_srq>,
     srq: ibxrc::Srq,
     max_sge: u32,
+    subject: Option<Subject>,
     // Dropped after the SRQ.
     _cq: User,
     _domain: Member,
@@ -63,12 +66,16 @@ pub(crate) unsafe extern "C" fn create_ex(
             None => report::null(libc::EOPNOTSUPP),
         };
     }
+    // Its events may come before it is there.
+    let mut place = Box::<Srq>::new_uninit();
+    let pointer: *mut ibv_srq = place.as_mut_ptr().cast();
     // SAFETY: As above.
-    match unsafe { create(context, given) } {
+    match unsafe { create(context, given, Element::Srq(pointer)) } {
         Ok(srq) => {
             context.hook_data_path();
-            let srq = Box::new(srq);
-            let pointer = srq.shell.get();
+            place.write(srq);
+            // SAFETY: Just written.
+            let srq = unsafe { place.assume_init() };
             SRQS.insert(pointer, srq);
             pointer
         }
@@ -79,7 +86,11 @@ pub(crate) unsafe extern "C" fn create_ex(
 /// # Safety
 ///
 /// See ibv_create_srq_ex(3).
-unsafe fn create(context: &Context, attr: &mut ibv_srq_init_attr_ex) -> Result<Srq, c_int> {
+unsafe fn create(
+    context: &Context,
+    attr: &mut ibv_srq_init_attr_ex,
+    element: Element,
+) -> Result<Srq, c_int> {
     const NEEDED: u32 = IBV_SRQ_INIT_ATTR_PD | IBV_SRQ_INIT_ATTR_XRCD | IBV_SRQ_INIT_ATTR_CQ;
     if attr.comp_mask & NEEDED != NEEDED {
         return Err(libc::EINVAL);
@@ -88,16 +99,22 @@ unsafe fn create(context: &Context, attr: &mut ibv_srq_init_attr_ex) -> Result<S
     let cq = unsafe { User::new(context, attr.cq) }.ok_or(libc::EINVAL)?;
     // SAFETY: As above.
     let domain = unsafe { Member::new(attr.xrcd) }.ok_or(libc::EINVAL)?;
+    let subject = Subject::new(context, element, Some(Element::Cq(attr.cq)));
     let wanted = SrqAttr {
         max_wr: attr.attr.max_wr,
         // Devices make SRQs for messages of nothing; more than was asked for is allowed.
         max_sge: attr.attr.max_sge.max(1),
-        user_handle: 0,
+        user_handle: subject.as_ref().map_or(0, Subject::number),
     };
     let srq = cq
         .cq()
         .ring()
-        .and_then(|ring| domain.xrcd().domain.create_srq(ring, wanted))
+        .and_then(|ring| {
+            let to = subject.as_ref().map(|subject| subject.report_to(context));
+            let events = to.transpose()?.map(|to| to.file);
+            let domain = &domain.xrcd().domain;
+            domain.create_srq_with(ring, wanted, SrqOptions { events })
+        })
         .map_err(|error| report::failed("ibv_create_srq_ex", &error))?;
     // SAFETY: As above.
     unsafe { context.regions.join(attr.pd, attr.xrcd) };
@@ -113,6 +130,7 @@ unsafe fn create(context: &Context, attr: &mut ibv_srq_init_attr_ex) -> Result<S
         shell: UnsafeCell::new(shell),
         max_sge: attr.attr.max_sge,
         srq,
+        subject,
         _cq: cq,
         _domain: domain,
     })
@@ -202,7 +220,10 @@ pub(crate) unsafe fn destroy(srq: *mut ibv_srq) -> c_int {
         // SAFETY: As above.
         return unsafe { (real().destroy_srq)(srq) };
     }
-    drop(SRQS.remove(srq));
+    if let Some(mut this) = SRQS.remove(srq) {
+        drop(this.subject.take());
+        element::wait_acknowledged(Element::Srq(srq));
+    }
     0
 }
 

@@ -29,3 +29,8 @@ opaque! {
 type ib_uverbs_advise_mr_advice = u32;
 
 include!(concat!(env!("OUT_DIR"), "/verbs_context.rs"));
+
+/// Calls of the kernel.
+pub mod uverbs {
+    include!(concat!(env!("OUT_DIR"), "/ioctl.rs"));
+}
