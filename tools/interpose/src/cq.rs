@@ -12,7 +12,7 @@ use std::{
     ptr::{self, NonNull},
     sync::{
         atomic::{AtomicU64, AtomicUsize, Ordering},
-        Mutex, Once, OnceLock, PoisonError,
+        Mutex, OnceLock, PoisonError,
     },
 };
 
@@ -42,8 +42,6 @@ pub(crate) struct Cq {
     users: AtomicUsize,
     ring: OnceLock<ibxrc::Cq>,
     making: Mutex<()>,
-    /// It was told that completions were lost.
-    lost: Once,
     pub(crate) sends: Sends,
     turn: AtomicUsize,
 }
@@ -120,7 +118,6 @@ impl Cq {
             users: AtomicUsize::new(0),
             ring: OnceLock::new(),
             making: Mutex::new(()),
-            lost: Once::new(),
             sends: Sends::new(context, verbs),
             turn: AtomicUsize::new(0),
         }
@@ -254,7 +251,7 @@ impl Cq {
                 Ok(got) => got,
                 Err(_) if n > 0 => break,
                 Err(error) => {
-                    report::once(&self.lost, format_args!("ibv_poll_cq: {error}"));
+                    report::complain(format_args!("ibv_poll_cq: {error}"));
                     return Err(-error.errno().raw());
                 }
             };
