@@ -4,7 +4,7 @@
 //! the types of those.
 
 use std::{
-    ffi::{c_int, c_uint, c_ulong, c_void},
+    ffi::{c_int, c_uint, c_ulong, c_void, CStr},
     ptr::NonNull,
 };
 
@@ -24,6 +24,16 @@ macro_rules! exports {
                 unsafe { $ours($($arg),*) }
             }
         )*
+
+        /// Ours of this name.
+        pub(crate) fn find(name: &CStr) -> Option<*mut c_void> {
+            $(
+                if name.to_bytes() == stringify!($name).as_bytes() {
+                    return Some($name as *mut c_void);
+                }
+            )*
+            None
+        }
     };
 }
 

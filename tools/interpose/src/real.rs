@@ -14,24 +14,28 @@ use std::{
 
 use ibxrc::verbs::*;
 
+use crate::dlsym::dlsym;
+
 macro_rules! functions {
     ($($field:ident = $name:literal: fn($($arg:ty),*) $(-> $ret:ty)?;)*) => {
         /// See the manual page of each.
         pub(crate) struct Real {
+            library: NonNull<c_void>,
             $(pub(crate) $field: unsafe extern "C-unwind" fn($($arg),*) $(-> $ret)?,)*
         }
 
         impl Real {
             fn load() -> Option<Self> {
+                const NAME: &CStr = c"libibverbs.so.1";
                 // SAFETY: A string. The library stays loaded.
-                let library =
-                    unsafe { libc::dlopen(c"libibverbs.so.1".as_ptr(), libc::RTLD_NOW) };
+                let library = unsafe { libc::dlopen(NAME.as_ptr(), libc::RTLD_NOW) };
                 let library = NonNull::new(library)?;
                 let symbol = |name: &CStr| {
-                    // SAFETY: An open library and a string.
-                    NonNull::new(unsafe { libc::dlsym(library.as_ptr(), name.as_ptr()) })
+                    // SAFETY: An open library.
+                    NonNull::new(unsafe { dlsym(library.as_ptr(), name) })
                 };
                 Some(Real {
+                    library,
                     // SAFETY: The function has this type.
                     $($field: unsafe {
                         mem::transmute::<
@@ -44,6 +48,11 @@ macro_rules! functions {
         }
     };
 }
+
+// SAFETY: A handle of dlopen(3) is for all threads.
+unsafe impl Send for Real {}
+// SAFETY: As above.
+unsafe impl Sync for Real {}
 
 functions! {
     open_device = c"ibv_open_device": fn(*mut ibv_device) -> *mut ibv_context;
@@ -76,6 +85,23 @@ functions! {
     reg_mr_iova2 = c"ibv_reg_mr_iova2":
         fn(*mut ibv_pd, *mut c_void, usize, u64, c_uint) -> *mut ibv_mr;
     dereg_mr = c"ibv_dereg_mr": fn(*mut ibv_mr) -> c_int;
+}
+
+/// The handle of libibverbs.
+pub(crate) fn library() -> *mut c_void {
+    real().library.as_ptr()
+}
+
+/// Where libibverbs itself has a function; NULL: nowhere.
+pub(crate) fn address(name: &CStr) -> *mut c_void {
+    // SAFETY: An open library.
+    let found = unsafe { dlsym(library(), name) };
+    if found.is_null() {
+        // It is not the program that asked.
+        // SAFETY: It forgets what it tells.
+        unsafe { libc::dlerror() };
+    }
+    found
 }
 
 /// Loads them, once for all. Whoever calls a function of libibverbs has the library.
