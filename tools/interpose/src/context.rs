@@ -17,8 +17,16 @@ use std::{
 use ibxrc::{verbs::*, Errno};
 
 use crate::{
-    cq, cq_ex, events::Events, mr::Regions, progress::Progress, qp, real::real, report, srq,
-    sys::verbs_context, table::Table, xrcd,
+    cq, cq_ex,
+    events::Events,
+    mr::Regions,
+    progress::Progress,
+    qp,
+    real::real,
+    report, srq,
+    sys::{ibv_flow, ibv_flow_attr, verbs_context},
+    table::Table,
+    unsupported, xrcd,
 };
 
 static CONTEXTS: Table<Context> = Table::new();
@@ -43,6 +51,10 @@ originals! {
     create_srq_ex: fn(*mut ibv_context, *mut ibv_srq_init_attr_ex) -> *mut ibv_srq;
     get_srq_num: fn(*mut ibv_srq, *mut u32) -> i32;
     create_qp_ex: fn(*mut ibv_context, *mut ibv_qp_init_attr_ex) -> *mut ibv_qp;
+    bind_mw: fn(*mut ibv_qp, *mut ibv_mw, *mut ibv_mw_bind) -> i32;
+    create_flow: fn(*mut ibv_qp, *mut ibv_flow_attr) -> *mut ibv_flow;
+    modify_qp_rate_limit: fn(*mut ibv_qp, *mut ibv_qp_rate_limit_attr) -> i32;
+    post_srq_ops: fn(*mut ibv_srq, *mut ibv_ops_wr, *mut *mut ibv_ops_wr) -> i32;
     query_device_ex: fn(
         *mut ibv_context,
         *const ibv_query_device_ex_input,
@@ -98,12 +110,16 @@ pub(crate) unsafe fn adopt(context: NonNull<ibv_context>) {
     let errno = unsafe { (real().query_device)(verbs, &mut limits) };
     // SAFETY: The caller's word.
     let tables = unsafe { tables(context) };
-    let (0, Some(mut tables)) = (errno, tables) else {
-        return report::note(format_args!("{name} is left alone: it cannot be queried"));
+    let flags = (errno == 0).then_some(limits.device_cap_flags);
+    let mut tables = match (reason_to_leave(flags), tables) {
+        (Some(reason), _) => {
+            return report::note(format_args!("{name} is left alone: {reason}"));
+        }
+        (None, None) => {
+            return report::note(format_args!("{name} is left alone: its driver is too old"));
+        }
+        (None, Some(tables)) => tables,
     };
-    if limits.device_cap_flags & IBV_DEVICE_XRC != 0 {
-        return report::note(format_args!("{name} is left alone: it has XRC itself"));
-    }
     let module = match ibxrc::Context::open(&*name) {
         Ok(module) => module,
         // It is said when the device is one that could have it.
@@ -126,6 +142,10 @@ pub(crate) unsafe fn adopt(context: NonNull<ibv_context>) {
         create_srq_ex: tables.create_srq_ex,
         get_srq_num: tables.get_srq_num,
         create_qp_ex: tables.create_qp_ex,
+        bind_mw: ops.bind_mw,
+        create_flow: tables.ibv_create_flow,
+        modify_qp_rate_limit: tables.modify_qp_rate_limit,
+        post_srq_ops: tables.post_srq_ops,
         query_device_ex: tables.query_device_ex,
     };
     tables.context.ops.req_notify_cq = Some(cq::req_notify);
@@ -137,6 +157,9 @@ pub(crate) unsafe fn adopt(context: NonNull<ibv_context>) {
     tables.open_qp = Some(qp::open);
     tables.create_cq_ex = Some(cq_ex::create);
     tables.query_device_ex = Some(query_device_ex);
+    tables.ibv_create_flow = Some(unsupported::create_flow);
+    tables.modify_qp_rate_limit = Some(unsupported::modify_qp_rate_limit);
+    tables.post_srq_ops = Some(unsupported::post_srq_ops);
     // SAFETY: The caller's word. `forget` puts it back.
     let events = unsafe { Events::new(context) };
     let events = events.inspect_err(|errno| {
@@ -156,6 +179,15 @@ pub(crate) unsafe fn adopt(context: NonNull<ibv_context>) {
     CONTEXTS.insert(verbs, context);
 }
 
+/// Why a device that can do this, or cannot be asked what it can do, does not need us.
+fn reason_to_leave(device_cap_flags: Option<u32>) -> Option<&'static str> {
+    match device_cap_flags {
+        None => Some("it cannot be queried"),
+        Some(flags) if flags & IBV_DEVICE_XRC != 0 => Some("it has XRC itself"),
+        Some(_) => None,
+    }
+}
+
 /// What [`adopt`] knows of a context; `None`: it was left alone.
 ///
 /// # Safety
@@ -164,6 +196,16 @@ pub(crate) unsafe fn adopt(context: NonNull<ibv_context>) {
 pub(crate) unsafe fn of<'a>(context: *const ibv_context) -> Option<&'a Context> {
     // SAFETY: It is removed when it is closed.
     unsafe { CONTEXTS.get(context) }
+}
+
+/// The protection domain, if it is one of the context.
+///
+/// # Safety
+///
+/// NULL or a good protection domain.
+pub(crate) unsafe fn of_pd(context: &Context, pd: *mut ibv_pd) -> Option<NonNull<ibv_pd>> {
+    // SAFETY: The caller's word.
+    NonNull::new(pd).filter(|pd| unsafe { pd.as_ref() }.context == context.verbs())
 }
 
 /// Gives a context back: it is going to be closed.
@@ -192,6 +234,7 @@ impl Context {
                 ptr::write_volatile(&raw mut (*ops).post_send, Some(qp::post_send));
                 ptr::write_volatile(&raw mut (*ops).post_recv, Some(qp::post_recv));
                 ptr::write_volatile(&raw mut (*ops).post_srq_recv, Some(srq::post_recv));
+                ptr::write_volatile(&raw mut (*ops).bind_mw, Some(unsupported::bind_mw));
             }
         });
     }
@@ -249,4 +292,17 @@ unsafe extern "C" fn query_device_ex(
         unsafe { (*attr).device_cap_flags_ex |= u64::from(IBV_DEVICE_XRC) };
     }
     0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_device_with_xrc_is_left_alone() {
+        let has = Some(IBV_DEVICE_XRC | IBV_DEVICE_SRQ_RESIZE);
+        assert_eq!(reason_to_leave(has), Some("it has XRC itself"));
+        assert_eq!(reason_to_leave(None), Some("it cannot be queried"));
+        assert_eq!(reason_to_leave(Some(IBV_DEVICE_SRQ_RESIZE)), None);
+    }
 }

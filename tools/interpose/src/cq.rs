@@ -65,14 +65,18 @@ pub(crate) unsafe fn of<'a>(cq: *const ibv_cq) -> Option<&'a Cq> {
 pub(crate) struct User(&'static Cq);
 
 impl User {
-    /// `None`: NULL.
+    /// `None`: NULL, or of another context.
     ///
     /// # Safety
     ///
-    /// A good CQ of the context, which is open as long as there are objects of it.
+    /// A good CQ. The context is open as long as there are objects of it.
     pub(crate) unsafe fn new(context: &Context, cq: *mut ibv_cq) -> Option<Self> {
         static ADDING: Mutex<()> = Mutex::new(());
         let verbs = NonNull::new(cq)?;
+        // SAFETY: The caller's word.
+        if unsafe { verbs.as_ref() }.context != context.verbs() {
+            return None;
+        }
         let _adding = ADDING.lock().unwrap_or_else(PoisonError::into_inner);
         // SAFETY: It cannot be destroyed as long as it has users.
         let known: Option<&'static Cq> = unsafe { of(cq) };

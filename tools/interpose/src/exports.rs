@@ -5,12 +5,17 @@
 
 use std::{
     ffi::{c_int, c_uint, c_ulong, c_void, CStr},
+    io,
     ptr::NonNull,
 };
 
 use ibxrc::verbs::*;
 
-use crate::{channel, context, cq, events, ioctl, mr, qp, real::real, srq};
+use crate::{
+    channel, context, cq, events, ioctl, mr, qp,
+    real::{self, real},
+    report, srq, unsupported,
+};
 
 macro_rules! exports {
     ($($name:ident($($arg:ident: $type:ty),*) $(-> $ret:ty)? = $ours:path;)*) => {
@@ -42,6 +47,33 @@ exports! {
     ibv_close_device(context: *mut ibv_context) -> c_int = close_device;
     ibv_query_device(context: *mut ibv_context, attr: *mut ibv_device_attr) -> c_int
         = context::query_device;
+    ibv_get_device_list(count: *mut c_int) -> *mut *mut ibv_device = get_device_list;
+    ibv_import_device(fd: c_int) -> *mut ibv_context = import_device;
+    ibv_dealloc_pd(pd: *mut ibv_pd) -> c_int = mr::dealloc_pd;
+    ibv_rereg_mr(
+        mr: *mut ibv_mr,
+        flags: c_int,
+        pd: *mut ibv_pd,
+        addr: *mut c_void,
+        length: usize,
+        access: c_int
+    ) -> c_int = mr::rereg;
+    ibv_reg_dmabuf_mr(
+        pd: *mut ibv_pd,
+        offset: u64,
+        length: usize,
+        iova: u64,
+        fd: c_int,
+        access: c_int
+    ) -> *mut ibv_mr = mr::reg_dmabuf;
+    ibv_attach_mcast(qp: *mut ibv_qp, gid: *const ibv_gid, lid: u16) -> c_int
+        = unsupported::attach_mcast;
+    ibv_detach_mcast(qp: *mut ibv_qp, gid: *const ibv_gid, lid: u16) -> c_int
+        = unsupported::detach_mcast;
+    ibv_query_ece(qp: *mut ibv_qp, ece: *mut ibv_ece) -> c_int = unsupported::query_ece;
+    ibv_set_ece(qp: *mut ibv_qp, ece: *mut ibv_ece) -> c_int = unsupported::set_ece;
+    ibv_query_qp_data_in_order(qp: *mut ibv_qp, op: ibv_wr_opcode, flags: u32) -> c_int
+        = unsupported::query_data_in_order;
     ibv_create_comp_channel(context: *mut ibv_context) -> *mut ibv_comp_channel
         = channel::create;
     ibv_destroy_comp_channel(channel: *mut ibv_comp_channel) -> c_int = channel::destroy;
@@ -108,6 +140,41 @@ unsafe fn open_device(device: *mut ibv_device) -> *mut ibv_context {
         unsafe { context::adopt(verbs) };
     }
     verbs
+}
+
+/// # Safety
+///
+/// See ibv_import_device(3).
+unsafe fn import_device(fd: c_int) -> *mut ibv_context {
+    let Some(import) = real::import_device() else {
+        return report::null(libc::EOPNOTSUPP);
+    };
+    // SAFETY: The caller's word.
+    let verbs = unsafe { import(fd) };
+    if let Some(verbs) = NonNull::new(verbs) {
+        // What it shares with the one it comes from are objects of the device. XRC domains
+        // are found by their files, and are not imported.
+        // SAFETY: It is new.
+        unsafe { context::adopt(verbs) };
+    }
+    verbs
+}
+
+/// # Safety
+///
+/// See ibv_get_device_list(3).
+unsafe fn get_device_list(count: *mut c_int) -> *mut *mut ibv_device {
+    // SAFETY: The caller's word.
+    let list = unsafe { (real().get_device_list)(count) };
+    if list.is_null() {
+        if io::Error::last_os_error().raw_os_error() == Some(libc::ENOSYS) {
+            report::complain("the kernel has no RDMA: load its module with `modprobe ib_uverbs`");
+        }
+    // SAFETY: It ends with NULL.
+    } else if unsafe { (*list).is_null() } {
+        report::complain("there is no RDMA device here; `rdma link` shows those that there are");
+    }
+    list
 }
 
 /// # Safety

@@ -44,5 +44,6 @@ mod sends;
 mod srq;
 mod sys;
 mod table;
+mod unsupported;
 mod wait;
 mod xrcd;

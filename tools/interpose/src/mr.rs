@@ -11,7 +11,7 @@
 use std::{
     collections::HashMap,
     ffi::{c_int, c_uint, c_void},
-    ptr::NonNull,
+    ptr::{self, NonNull},
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
@@ -19,17 +19,40 @@ use ibxrc::{verbs::*, Mr, MrAccess, MrAttr};
 
 use crate::{
     context,
-    real::real,
+    real::{self, real},
     report,
     xrcd::{self, Xrcd},
 };
 
 const REMOTE: u32 = IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC;
 
+/// Which protection domain it is: a parent domain, or one that was imported, is the same as
+/// that which it was made of.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+struct Pd(u32);
+
+impl Pd {
+    /// # Safety
+    ///
+    /// A good protection domain.
+    unsafe fn of(pd: *const ibv_pd) -> Self {
+        // SAFETY: The caller's word.
+        Pd(unsafe { (*pd).handle })
+    }
+}
+
+/// A protection domain that has XRC SRQs.
+struct Joined {
+    /// By what the program named it.
+    pd: *const ibv_pd,
+    xrcd: NonNull<Xrcd>,
+}
+
 /// Memory that peers may access.
 struct Region {
-    pd: usize,
-    attr: MrAttr,
+    pd: Pd,
+    /// `None`: it is no memory of the process.
+    attr: Option<MrAttr>,
     /// The key for peers that are not XRC.
     rkey: u32,
     /// With the kernel module, if its protection domain has XRC SRQs.
@@ -40,8 +63,7 @@ struct Region {
 struct Inner {
     /// By the address of the `ibv_mr`.
     regions: HashMap<usize, Region>,
-    /// The domain of protection domains that have XRC SRQs.
-    domains: HashMap<usize, NonNull<Xrcd>>,
+    joined: HashMap<Pd, Joined>,
 }
 
 // SAFETY: The pointers are used as long as what they point to is there, and `Xrcd` is for all
@@ -61,19 +83,23 @@ impl Regions {
     ///
     /// # Safety
     ///
-    /// An open domain. The program does not deregister memory at the same time.
+    /// Both are good. The program does not deregister memory at the same time.
     pub(crate) unsafe fn join(&self, pd: *mut ibv_pd, xrcd: *mut ibv_xrcd) {
         // SAFETY: The caller's word.
-        let Some(xrcd) = (unsafe { xrcd::of(xrcd) }) else {
+        let (id, Some(xrcd)) = (unsafe { Pd::of(pd) }, unsafe { xrcd::of(xrcd) }) else {
             return;
         };
         let mut inner = self.lock();
-        let Inner { regions, domains } = &mut *inner;
-        if domains.contains_key(&(pd as usize)) {
+        let Inner { regions, joined } = &mut *inner;
+        if joined.contains_key(&id) {
             return;
         }
-        domains.insert(pd as usize, NonNull::from(xrcd));
-        for (mr, region) in regions.iter_mut().filter(|(_, r)| r.pd == pd as usize) {
+        let joint = Joined {
+            pd,
+            xrcd: NonNull::from(xrcd),
+        };
+        joined.insert(id, joint);
+        for (mr, region) in regions.iter_mut().filter(|(_, r)| r.pd == id) {
             region.register(xrcd);
             // SAFETY: It is removed when it is deregistered.
             unsafe { region.show(*mr as *mut ibv_mr) };
@@ -82,11 +108,16 @@ impl Regions {
 
     /// The domain is going to be closed.
     pub(crate) fn leave(&self, xrcd: &Xrcd) {
-        let mut inner = self.lock();
-        let Inner { regions, domains } = &mut *inner;
         let xrcd = NonNull::from(xrcd);
-        domains.retain(|pd, domain| {
-            if *domain != xrcd {
+        self.part(|joined| joined.xrcd == xrcd);
+    }
+
+    /// Makes the memory of protection domains that of the device alone.
+    fn part(&self, which: impl Fn(&Joined) -> bool) {
+        let mut inner = self.lock();
+        let Inner { regions, joined } = &mut *inner;
+        joined.retain(|pd, joint| {
+            if !which(joint) {
                 return true;
             }
             for (mr, region) in regions.iter_mut().filter(|(_, r)| r.pd == *pd) {
@@ -100,23 +131,34 @@ impl Regions {
 
     /// # Safety
     ///
-    /// New memory of the protection domain.
-    unsafe fn add(&self, mr: NonNull<ibv_mr>, pd: *mut ibv_pd, attr: MrAttr) {
+    /// New memory of its protection domain.
+    unsafe fn add(&self, mr: NonNull<ibv_mr>, attr: Option<MrAttr>) {
         let mut inner = self.lock();
         let mut region = Region {
-            pd: pd as usize,
-            attr,
             // SAFETY: The caller's word.
+            pd: unsafe { Pd::of(mr.as_ref().pd) },
+            attr,
+            // SAFETY: As above.
             rkey: unsafe { mr.as_ref() }.rkey,
             module: None,
         };
-        if let Some(xrcd) = inner.domains.get(&region.pd) {
+        if let Some(joined) = inner.joined.get(&region.pd) {
             // SAFETY: It leaves before it is closed.
-            region.register(unsafe { xrcd.as_ref() });
+            region.register(unsafe { joined.xrcd.as_ref() });
             // SAFETY: The caller's word.
             unsafe { region.show(mr.as_ptr()) };
         }
         inner.regions.insert(mr.as_ptr() as usize, region);
+    }
+
+    /// # Safety
+    ///
+    /// What was removed of it.
+    unsafe fn put_back(&self, mr: *mut ibv_mr, region: Region) {
+        let mut inner = self.lock();
+        // SAFETY: The caller's word.
+        unsafe { region.show(mr) };
+        inner.regions.insert(mr as usize, region);
     }
 
     fn remove(&self, mr: *mut ibv_mr) -> Option<Region> {
@@ -126,13 +168,15 @@ impl Regions {
 
 impl Region {
     fn register(&mut self, xrcd: &Xrcd) {
+        let Some(attr) = self.attr else {
+            return report::complain("memory of a dma-buf is out of reach for XRC");
+        };
         // SAFETY: What it is used for is up to the program.
-        match unsafe { xrcd.domain.reg_mr(self.attr) } {
+        match unsafe { xrcd.domain.reg_mr(attr) } {
             Ok(mr) => self.module = Some(mr),
-            Err(error) => report::complain(format_args!(
-                "memory at {:p} is out of reach for XRC: {error}",
-                self.attr.addr
-            )),
+            Err(error) => {
+                report::complain(format_args!("memory is out of reach for XRC: {error}"));
+            }
         }
     }
 
@@ -160,7 +204,7 @@ pub(crate) unsafe fn reg(
     // SAFETY: The caller's word.
     let mr = unsafe { (real().reg_mr)(pd, addr, length, access) };
     // SAFETY: As above.
-    unsafe { remember(mr, pd, addr, length, None, access as u32) };
+    unsafe { remember(mr, Some(attr(addr, length, None, access as u32)), access) };
     mr
 }
 
@@ -190,26 +234,35 @@ pub(crate) unsafe fn reg_iova2(
 ) -> *mut ibv_mr {
     // SAFETY: The caller's word.
     let mr = unsafe { (real().reg_mr_iova2)(pd, addr, length, iova, access) };
+    let attr = attr(addr, length, Some(iova), access);
     // SAFETY: As above.
-    unsafe { remember(mr, pd, addr, length, Some(iova), access) };
+    unsafe { remember(mr, Some(attr), access as c_int) };
     mr
 }
 
 /// # Safety
 ///
-/// NULL or new memory.
-unsafe fn remember(
-    mr: *mut ibv_mr,
+/// See ibv_reg_dmabuf_mr(3).
+pub(crate) unsafe fn reg_dmabuf(
     pd: *mut ibv_pd,
-    addr: *mut c_void,
+    offset: u64,
     length: usize,
-    iova: Option<u64>,
-    access: u32,
-) {
-    let (Some(mr), true) = (NonNull::new(mr), access & REMOTE != 0) else {
-        return;
+    iova: u64,
+    fd: c_int,
+    access: c_int,
+) -> *mut ibv_mr {
+    let Some(reg) = real::reg_dmabuf_mr() else {
+        return report::null(libc::EOPNOTSUPP);
     };
-    let attr = MrAttr {
+    // SAFETY: The caller's word.
+    let mr = unsafe { reg(pd, offset, length, iova, fd, access) };
+    // SAFETY: As above.
+    unsafe { remember(mr, None, access) };
+    mr
+}
+
+fn attr(addr: *mut c_void, length: usize, iova: Option<u64>, access: u32) -> MrAttr {
+    MrAttr {
         addr: addr.cast(),
         length,
         iova: iova.filter(|iova| *iova != addr as u64),
@@ -218,12 +271,87 @@ unsafe fn remember(
             remote_write: access & IBV_ACCESS_REMOTE_WRITE != 0,
             remote_atomic: access & IBV_ACCESS_REMOTE_ATOMIC != 0,
         },
+    }
+}
+
+/// # Safety
+///
+/// NULL or new memory.
+unsafe fn remember(mr: *mut ibv_mr, attr: Option<MrAttr>, access: c_int) {
+    let (Some(mr), true) = (NonNull::new(mr), access as u32 & REMOTE != 0) else {
+        return;
     };
     // SAFETY: The caller's word.
-    if let Some(context) = unsafe { context::of((*pd).context) } {
+    if let Some(context) = unsafe { context::of(mr.as_ref().context) } {
         // SAFETY: As above.
-        unsafe { context.regions.add(mr, pd, attr) };
+        unsafe { context.regions.add(mr, attr) };
     }
+}
+
+/// # Safety
+///
+/// See ibv_rereg_mr(3).
+pub(crate) unsafe fn rereg(
+    mr: *mut ibv_mr,
+    flags: c_int,
+    pd: *mut ibv_pd,
+    addr: *mut c_void,
+    length: usize,
+    access: c_int,
+) -> c_int {
+    // SAFETY: The caller's word.
+    let context = unsafe { context::of((*mr).context) };
+    let region = context.and_then(|context| context.regions.remove(mr));
+    if let Some(region) = &region {
+        // SAFETY: As above. The provider may look at it.
+        unsafe { (*mr).rkey = region.rkey };
+    }
+    // SAFETY: As above.
+    let result = unsafe { (real().rereg_mr)(mr, flags, pd, addr, length, access) };
+    let Some(context) = context else {
+        return result;
+    };
+    if !matches!(result, 0 | IBV_REREG_MR_ERR_DO_FORK_OLD) {
+        // It is as it was, or good for nothing but to be deregistered.
+        if let Some(region) = region {
+            // SAFETY: As above.
+            unsafe { context.regions.put_back(mr, region) };
+        }
+        return result;
+    }
+    let new = match region.map(|region| region.attr) {
+        // That of a dma-buf cannot be changed.
+        Some(None) => Some(None),
+        before => {
+            // SAFETY: As above.
+            let (addr, length) = unsafe { ((*mr).addr, (*mr).length) };
+            let now = attr(addr, length, None, access as u32);
+            changed(before.flatten(), flags as u32, now).map(Some)
+        }
+    };
+    if let Some(attr) = new {
+        // SAFETY: As above; it was removed.
+        unsafe { context.regions.add(NonNull::new_unchecked(mr), attr) };
+    }
+    result
+}
+
+/// What peers may access after a change, if anything: `now`, except for what did not change.
+fn changed(before: Option<MrAttr>, flags: u32, now: MrAttr) -> Option<MrAttr> {
+    let access = match flags & IBV_REREG_MR_CHANGE_ACCESS {
+        0 => before?.access,
+        _ => now.access,
+    };
+    let iova = match flags & IBV_REREG_MR_CHANGE_TRANSLATION {
+        0 => before.and_then(|before| before.iova),
+        _ => None,
+    };
+    let new = MrAttr {
+        iova,
+        access,
+        ..now
+    };
+    (access != MrAccess::default()).then_some(new)
 }
 
 /// # Safety
@@ -231,7 +359,7 @@ unsafe fn remember(
 /// See ibv_dereg_mr(3).
 pub(crate) unsafe fn dereg(mr: *mut ibv_mr) -> c_int {
     // SAFETY: The caller's word.
-    let (context, pd) = unsafe { (context::of((*mr).context), (*mr).pd) };
+    let context = unsafe { context::of((*mr).context) };
     let region = context.and_then(|context| context.regions.remove(mr));
     if let Some(region) = &region {
         // SAFETY: As above. The provider may look at it.
@@ -241,11 +369,66 @@ pub(crate) unsafe fn dereg(mr: *mut ibv_mr) -> c_int {
     let errno = unsafe { (real().dereg_mr)(mr) };
     if let (Some(context), Some(region), true) = (context, region, errno != 0) {
         // SAFETY: It is still there.
-        unsafe {
-            context
-                .regions
-                .add(NonNull::new_unchecked(mr), pd, region.attr)
-        };
+        unsafe { context.regions.put_back(mr, region) };
     }
     errno
+}
+
+/// # Safety
+///
+/// See ibv_dealloc_pd(3).
+pub(crate) unsafe fn dealloc_pd(pd: *mut ibv_pd) -> c_int {
+    // SAFETY: The caller's word.
+    let context = unsafe { context::of((*pd).context) };
+    // SAFETY: As above.
+    let errno = unsafe { (real().dealloc_pd)(pd) };
+    if let (Some(context), 0) = (context, errno) {
+        // Another one may get its number.
+        context.regions.part(|joined| ptr::eq(joined.pd, pd));
+    }
+    errno
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const READ: u32 = IBV_ACCESS_REMOTE_READ;
+    const WRITE: u32 = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_LOCAL_WRITE;
+
+    fn memory(addr: usize, iova: Option<u64>, access: u32) -> MrAttr {
+        attr(addr as *mut c_void, 4096, iova, access)
+    }
+
+    #[test]
+    fn an_address_for_senders_is_one_of_its_own() {
+        assert_eq!(memory(0x1000, Some(0x1000), READ).iova, None);
+        assert_eq!(memory(0x1000, Some(0), READ).iova, Some(0));
+    }
+
+    #[test]
+    fn what_does_not_change_stays() {
+        let before = memory(0x1000, Some(0), READ);
+        // Nothing, or the protection domain.
+        let now = memory(0x1000, None, 0);
+        assert_eq!(changed(Some(before), 0, now), Some(before));
+        // Memory alone.
+        let now = memory(0x9000, None, 0);
+        let new = changed(Some(before), IBV_REREG_MR_CHANGE_TRANSLATION, now);
+        assert_eq!(new, Some(memory(0x9000, None, READ)));
+        // Access alone.
+        let now = memory(0x1000, None, WRITE);
+        let new = changed(Some(before), IBV_REREG_MR_CHANGE_ACCESS, now);
+        assert_eq!(new, Some(memory(0x1000, Some(0), WRITE)));
+    }
+
+    #[test]
+    fn peers_gain_and_lose_access() {
+        let local = memory(0x1000, None, IBV_ACCESS_LOCAL_WRITE);
+        let remote = memory(0x1000, None, WRITE);
+        let flags = IBV_REREG_MR_CHANGE_ACCESS;
+        assert_eq!(changed(None, flags, remote), Some(remote));
+        assert_eq!(changed(None, 0, local), None);
+        assert_eq!(changed(Some(remote), flags, local), None);
+    }
 }

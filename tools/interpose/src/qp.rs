@@ -137,6 +137,10 @@ pub(crate) unsafe fn create(pd: *mut ibv_pd, attr: *mut ibv_qp_init_attr) -> *mu
     // SAFETY: As above.
     let ours = unsafe { context::of(context) }.is_some();
     let xrc = given.qp_type == IBV_QPT_XRC_SEND || given.qp_type == IBV_QPT_XRC_RECV;
+    // SAFETY: As above.
+    if !xrc && unsafe { srq::of(given.srq) }.is_some() {
+        return report::null(libc::EINVAL);
+    }
     if !ours || !xrc {
         // SAFETY: As above.
         return unsafe { (real().create_qp)(pd, attr) };

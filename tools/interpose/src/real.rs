@@ -49,6 +49,35 @@ macro_rules! functions {
     };
 }
 
+/// Functions that older versions of libibverbs lack.
+macro_rules! newer_functions {
+    ($($field:ident = $name:literal: fn($($arg:ty),*) $(-> $ret:ty)?;)*) => {
+        $(
+            /// See its manual page.
+            pub(crate) fn $field() -> Option<unsafe extern "C" fn($($arg),*) $(-> $ret)?> {
+                let place = NonNull::new(address($name))?;
+                // SAFETY: The function has this type.
+                Some(unsafe {
+                    mem::transmute::<
+                        NonNull<c_void>,
+                        unsafe extern "C" fn($($arg),*) $(-> $ret)?,
+                    >(place)
+                })
+            }
+        )*
+    };
+}
+
+newer_functions! {
+    import_device = c"ibv_import_device": fn(c_int) -> *mut ibv_context;
+    query_ece = c"ibv_query_ece": fn(*mut ibv_qp, *mut ibv_ece) -> c_int;
+    set_ece = c"ibv_set_ece": fn(*mut ibv_qp, *mut ibv_ece) -> c_int;
+    query_qp_data_in_order = c"ibv_query_qp_data_in_order":
+        fn(*mut ibv_qp, ibv_wr_opcode, u32) -> c_int;
+    reg_dmabuf_mr = c"ibv_reg_dmabuf_mr":
+        fn(*mut ibv_pd, u64, usize, u64, c_int, c_int) -> *mut ibv_mr;
+}
+
 // SAFETY: A handle of dlopen(3) is for all threads.
 unsafe impl Send for Real {}
 // SAFETY: As above.
@@ -59,6 +88,12 @@ functions! {
     close_device = c"ibv_close_device": fn(*mut ibv_context) -> c_int;
     get_device_name = c"ibv_get_device_name": fn(*mut ibv_device) -> *const c_char;
     query_device = c"ibv_query_device": fn(*mut ibv_context, *mut ibv_device_attr) -> c_int;
+    get_device_list = c"ibv_get_device_list": fn(*mut c_int) -> *mut *mut ibv_device;
+    dealloc_pd = c"ibv_dealloc_pd": fn(*mut ibv_pd) -> c_int;
+    rereg_mr = c"ibv_rereg_mr":
+        fn(*mut ibv_mr, c_int, *mut ibv_pd, *mut c_void, usize, c_int) -> c_int;
+    attach_mcast = c"ibv_attach_mcast": fn(*mut ibv_qp, *const ibv_gid, u16) -> c_int;
+    detach_mcast = c"ibv_detach_mcast": fn(*mut ibv_qp, *const ibv_gid, u16) -> c_int;
     create_comp_channel = c"ibv_create_comp_channel":
         fn(*mut ibv_context) -> *mut ibv_comp_channel;
     destroy_comp_channel = c"ibv_destroy_comp_channel": fn(*mut ibv_comp_channel) -> c_int;

@@ -30,8 +30,9 @@ impl RecvQp {
         if attr.comp_mask & IBV_QP_INIT_ATTR_XRCD == 0 {
             return Err(libc::EINVAL);
         }
+        let verbs = context.verbs();
         // SAFETY: The caller's word.
-        let domain = unsafe { Member::new(attr.xrcd) }.ok_or(libc::EINVAL)?;
+        let domain = unsafe { Member::new(verbs, attr.xrcd) }.ok_or(libc::EINVAL)?;
         let subject = Subject::new(context, element, None);
         let tgt = options(context, &subject)
             .and_then(|options| domain.xrcd().domain.create_tgt_qp_with(options));
@@ -62,8 +63,9 @@ impl RecvQp {
         if attr.comp_mask & NEEDED != NEEDED || attr.qp_type != IBV_QPT_XRC_RECV {
             return Err(libc::EINVAL);
         }
+        let verbs = context.verbs();
         // SAFETY: The caller's word.
-        let domain = unsafe { Member::new(attr.xrcd) }.ok_or(libc::EINVAL)?;
+        let domain = unsafe { Member::new(verbs, attr.xrcd) }.ok_or(libc::EINVAL)?;
         let subject = Subject::new(context, element, None);
         let tgt = options(context, &subject)
             .and_then(|options| domain.xrcd().domain.open_tgt_qp_with(attr.qp_num, options));

@@ -7,7 +7,7 @@ use std::{ffi::c_int, ptr::NonNull, sync::Arc};
 use ibxrc::{verbs::*, IniQp, IniQpAttr};
 
 use crate::{
-    context::Context,
+    context::{self, Context},
     cq::{Cq, User},
     element::Element,
     poster::{self, Poster},
@@ -47,6 +47,10 @@ impl SendQp {
         shell: &mut ibv_qp_ex,
     ) -> Result<Self, c_int> {
         if attr.comp_mask & IBV_QP_INIT_ATTR_PD == 0 {
+            return Err(libc::EINVAL);
+        }
+        // SAFETY: The caller's word.
+        if unsafe { context::of_pd(context, attr.pd) }.is_none() {
             return Err(libc::EINVAL);
         }
         let extended = poster::offer(attr, shell)?;
@@ -93,6 +97,11 @@ impl SendQp {
     /// The program asked for ibv_wr_start(3) and what goes with it.
     pub(crate) fn is_extended(&self) -> bool {
         self.extended
+    }
+
+    /// The RC QP.
+    pub(crate) fn real(&self) -> *mut ibv_qp {
+        self.sender.real.as_ptr()
     }
 
     /// What is between ibv_wr_start(3) and ibv_wr_complete(3).

@@ -98,7 +98,11 @@ unsafe fn create(
     // SAFETY: The caller's word.
     let cq = unsafe { User::new(context, attr.cq) }.ok_or(libc::EINVAL)?;
     // SAFETY: As above.
-    let domain = unsafe { Member::new(attr.xrcd) }.ok_or(libc::EINVAL)?;
+    let domain = unsafe { Member::new(context.verbs(), attr.xrcd) }.ok_or(libc::EINVAL)?;
+    // SAFETY: As above.
+    if unsafe { context::of_pd(context, attr.pd) }.is_none() {
+        return Err(libc::EINVAL);
+    }
     let subject = Subject::new(context, element, Some(Element::Cq(attr.cq)));
     let wanted = SrqAttr {
         max_wr: attr.attr.max_wr,

@@ -14,7 +14,10 @@ use ibxrc::{verbs::*, CloseError, XrcdOptions};
 use crate::{
     context::{self, Context},
     report,
+    table::Table,
 };
+
+static XRCDS: Table<Xrcd> = Table::new();
 
 /// What the program has of a domain.
 #[repr(C)]
@@ -34,12 +37,17 @@ unsafe impl Sync for Xrcd {}
 pub(crate) struct Member(&'static Xrcd);
 
 impl Member {
+    /// `None`: NULL, or not of this context.
+    ///
     /// # Safety
     ///
-    /// NULL or of [`open`], and open.
-    pub(crate) unsafe fn new(xrcd: *const ibv_xrcd) -> Option<Self> {
+    /// It is not being closed.
+    pub(crate) unsafe fn new(context: *mut ibv_context, xrcd: *const ibv_xrcd) -> Option<Self> {
         // SAFETY: It is not closed as long as it has members.
         let xrcd: &'static Xrcd = unsafe { of(xrcd)? };
+        if xrcd.shell.context != context {
+            return None;
+        }
         xrcd.users.fetch_add(1, Ordering::Relaxed);
         Some(Member(xrcd))
     }
@@ -55,14 +63,14 @@ impl Drop for Member {
     }
 }
 
-/// The domain behind what the program has. Contexts that are ours have no others.
+/// The domain behind what the program has; `None`: it is not ours.
 ///
 /// # Safety
 ///
-/// NULL or of [`open`], and not closed as long as the reference is used.
+/// It is not closed as long as the reference is used.
 pub(crate) unsafe fn of<'a>(xrcd: *const ibv_xrcd) -> Option<&'a Xrcd> {
-    // SAFETY: The caller's word.
-    unsafe { xrcd.cast::<Xrcd>().as_ref() }
+    // SAFETY: It is removed when it is closed.
+    unsafe { XRCDS.get(xrcd) }
 }
 
 /// # Safety
@@ -82,12 +90,14 @@ pub(crate) unsafe extern "C" fn open(
         Ok(domain) => {
             let shell = ibv_xrcd { context: verbs };
             let users = AtomicUsize::new(0);
-            Box::into_raw(Box::new(Xrcd {
+            let xrcd = Box::new(Xrcd {
                 shell,
                 domain,
                 users,
-            }))
-            .cast()
+            });
+            let pointer = ptr::from_ref(&*xrcd).cast_mut().cast();
+            XRCDS.insert(pointer, xrcd);
+            pointer
         }
         Err(errno) => report::null(errno),
     }
@@ -139,17 +149,25 @@ pub(crate) unsafe extern "C" fn close(xrcd: *mut ibv_xrcd) -> i32 {
     if let Some(context) = unsafe { context::of(this.shell.context) } {
         context.regions.leave(this);
     }
-    let place = xrcd.cast::<Xrcd>();
-    // SAFETY: Of `open`. From here on the domain counts as moved out.
+    let Some(known) = XRCDS.remove(xrcd) else {
+        return libc::EINVAL;
+    };
+    // It keeps its address, which is what the program has.
+    let place = Box::into_raw(known);
+    // SAFETY: Of the table. From here on the domain counts as moved out.
     match unsafe { ptr::read(&raw const (*place).domain) }.close() {
         Ok(()) => {
-            // SAFETY: Of `open`; a box of what need not be dropped.
+            // SAFETY: It was a box; of what need not be dropped.
             drop(unsafe { Box::from_raw(place.cast::<MaybeUninit<Xrcd>>()) });
             0
         }
         Err(CloseError { object, error }) => {
-            // SAFETY: It goes back to where it was.
-            unsafe { ptr::write(&raw mut (*place).domain, object) };
+            // SAFETY: It goes back to where it was, and is a box again.
+            let known = unsafe {
+                ptr::write(&raw mut (*place).domain, object);
+                Box::from_raw(place)
+            };
+            XRCDS.insert(xrcd, known);
             error.errno().raw()
         }
     }
