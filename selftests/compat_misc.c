@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * What XRC objects do not have, objects of other contexts, memory, several devices and
- * threads. Run under "ibxrc run".
+ * What XRC objects do not have, objects of other contexts, memory, contexts that are closed
+ * with objects left, several devices and threads. Run under "ibxrc run".
  */
+#include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -299,6 +301,41 @@ TEST_F_TIMEOUT(misc, keys_of_memory, TIMEOUT)
 	rig->xrcd = NULL;
 }
 
+/* How many entries a directory has whose link says so; all of them if it is NULL. */
+static int count(const char *path, const char *link)
+{
+	DIR *dir = opendir(path);
+	struct dirent *entry;
+	char target[128];
+	ssize_t n;
+	int found = 0;
+
+	if (!dir)
+		return -1;
+	while ((entry = readdir(dir))) {
+		if (*entry->d_name == '.')
+			continue;
+		n = link ? readlinkat(dirfd(dir), entry->d_name, target,
+				      sizeof(target) - 1) : 0;
+		if (n < 0)
+			continue;
+		target[n] = 0;
+		found += !link || !strcmp(link, target);
+	}
+	closedir(dir);
+	return found;
+}
+
+/* A thread that was joined is there for another moment. */
+static int threads_left(void)
+{
+	int i;
+
+	for (i = 0; i < 100 && count("/proc/self/task", NULL) != 1; i++)
+		usleep(20 * 1000);
+	return count("/proc/self/task", NULL) - 1;
+}
+
 FIXTURE(alone)
 {
 };
@@ -309,6 +346,33 @@ FIXTURE_SETUP(alone)
 
 FIXTURE_TEARDOWN(alone)
 {
+}
+
+/* Nothing of ib_xrc outlives a context that is closed with everything still there. */
+TEST_F_TIMEOUT(alone, closed_with_objects_left, TIMEOUT)
+{
+	struct rig rig;
+	int i;
+
+	for (i = 0; i < 5; i++) {
+		ASSERT_EQ(0, rig_open(&rig));
+		ASSERT_EQ(0, rig_connect(&rig));
+		EXPECT_EQ(NULL, exchange(&rig, 65536));
+		/* Of this there is more than the RC QP takes at a time. */
+		ASSERT_EQ(0, rig_post_recv(&rig, rig.srq, 1, 0, RIG_BUF_SIZE));
+		ASSERT_EQ(0, rig_post_send(&rig, rig.ini, 2, rig.srq_num, 0, RIG_BUF_SIZE,
+					   0));
+		EXPECT_LT(0, count("/proc/self/fd", "/dev/infiniband/xrc"));
+		EXPECT_LT(1, count("/proc/self/task", NULL));
+		EXPECT_EQ(0, ibv_close_device(rig.context));
+		EXPECT_EQ(0, count("/proc/self/fd", "/dev/infiniband/xrc"));
+		EXPECT_EQ(0, threads_left());
+	}
+	/* Closing them is no longer possible, but others work. */
+	ASSERT_EQ(0, rig_open(&rig));
+	ASSERT_EQ(0, rig_connect(&rig));
+	EXPECT_EQ(NULL, exchange(&rig, 65536));
+	rig_close(&rig);
 }
 
 /* Several contexts of a device at a time, opened and closed by threads. */

@@ -14,6 +14,7 @@
 
 use std::{
     ffi::{c_int, c_void},
+    mem,
     os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd},
     ptr::{self, NonNull},
     sync::{
@@ -141,6 +142,17 @@ pub(crate) unsafe fn destroy(shell: *mut ibv_comp_channel) -> c_int {
         drop(unsafe { Box::from_raw(shell) });
     }
     errno
+}
+
+/// The context is being closed: gives back what its channels have of the kernel module. Their
+/// descriptors stay open, as those of libibverbs do, for who polls them.
+pub(crate) fn abandon(context: *mut ibv_context) {
+    // SAFETY: The program has the shell, and the context is the same all the time.
+    let is_of_it = |channel: &Channel| unsafe { channel.shell.as_ref() }.context == context;
+    for channel in CHANNELS.remove_all(is_of_it) {
+        let Channel { epoll, queue, .. } = *channel;
+        mem::forget((epoll, queue));
+    }
 }
 
 /// Calls `f` with the mutex under which libibverbs counts the CQs of channels.

@@ -10,6 +10,7 @@
 
 use std::{
     ffi::CStr,
+    mem,
     ptr::{self, NonNull},
     sync::{Mutex, Once, OnceLock, PoisonError},
 };
@@ -17,8 +18,9 @@ use std::{
 use ibxrc::{verbs::*, Errno};
 
 use crate::{
-    cq, cq_ex,
+    channel, cq, cq_ex,
     events::Events,
+    fork::{self, Process},
     mr::Regions,
     progress::Progress,
     qp,
@@ -74,6 +76,8 @@ pub(crate) struct Context {
     starting: Mutex<()>,
     pub(crate) regions: Regions,
     pub(crate) events: Option<Events>,
+    /// Whose it is.
+    process: Process,
 }
 
 // SAFETY: The pointer is used in calls of libibverbs, which is thread-safe.
@@ -129,6 +133,7 @@ pub(crate) unsafe fn adopt(context: NonNull<ibv_context>) {
         Err(error) => return report::complain(format_args!("{name} stays without XRC: {error}")),
     };
     report::note(format_args!("{name} gets XRC from the kernel module"));
+    fork::watch();
     // SAFETY: The caller's word: nobody else has it yet.
     let tables = unsafe { tables.as_mut() };
     let ops = &tables.context.ops;
@@ -175,6 +180,7 @@ pub(crate) unsafe fn adopt(context: NonNull<ibv_context>) {
         starting: Mutex::new(()),
         regions: Regions::default(),
         events: events.ok(),
+        process: Process::this(),
     });
     CONTEXTS.insert(verbs, context);
 }
@@ -208,14 +214,28 @@ pub(crate) unsafe fn of_pd(context: &Context, pd: *mut ibv_pd) -> Option<NonNull
     NonNull::new(pd).filter(|pd| unsafe { pd.as_ref() }.context == context.verbs())
 }
 
-/// Gives a context back: it is going to be closed.
-pub(crate) fn forget(context: *mut ibv_context) {
-    let Some(known) = CONTEXTS.remove(context) else {
+/// Gives a context back: it is going to be closed. What the program left open of it goes, too,
+/// as what it left open of the device does.
+pub(crate) fn forget(verbs: *mut ibv_context) {
+    let Some(mut context) = CONTEXTS.remove(verbs) else {
         return;
     };
-    if let Some(events) = &known.events {
+    if let Some(events) = &context.events {
         events.restore();
     }
+    if !context.process.is_this() {
+        // A child closes what is its parent's, who goes on.
+        context.regions.leak();
+        return;
+    }
+    // First the thread, which looks at the rest.
+    drop(context.progress.take());
+    qp::abandon(verbs);
+    srq::abandon(verbs);
+    cq::abandon(&context);
+    channel::abandon(verbs);
+    drop(mem::take(&mut context.regions));
+    xrcd::abandon(verbs);
 }
 
 impl Context {

@@ -12,7 +12,7 @@ use std::{
     ptr::{self, NonNull},
     sync::{
         atomic::{AtomicU64, AtomicUsize, Ordering},
-        Mutex, OnceLock, PoisonError,
+        Mutex, MutexGuard, OnceLock, PoisonError,
     },
 };
 
@@ -31,6 +31,14 @@ use crate::{
 };
 
 static CQS: Table<Cq> = Table::new();
+static ADDING: Mutex<()> = Mutex::new(());
+
+pub(crate) type AddingGuard = MutexGuard<'static, ()>;
+
+/// The lock under which a CQ becomes known.
+pub(crate) fn adding() -> AddingGuard {
+    ADDING.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// What is known of a CQ of the program.
 pub(crate) struct Cq {
@@ -71,13 +79,12 @@ impl User {
     ///
     /// A good CQ. The context is open as long as there are objects of it.
     pub(crate) unsafe fn new(context: &Context, cq: *mut ibv_cq) -> Option<Self> {
-        static ADDING: Mutex<()> = Mutex::new(());
         let verbs = NonNull::new(cq)?;
         // SAFETY: The caller's word.
         if unsafe { verbs.as_ref() }.context != context.verbs() {
             return None;
         }
-        let _adding = ADDING.lock().unwrap_or_else(PoisonError::into_inner);
+        let _adding = adding();
         // SAFETY: It cannot be destroyed as long as it has users.
         let known: Option<&'static Cq> = unsafe { of(cq) };
         let cq = match known {
@@ -444,6 +451,11 @@ pub(crate) unsafe fn destroy(verbs: *mut ibv_cq) -> c_int {
         channel.stay(pointer);
     }
     errno
+}
+
+/// The context is being closed: forgets its CQs.
+pub(crate) fn abandon(context: &Context) {
+    CQS.remove_all(|cq| ptr::eq(cq.context, context));
 }
 
 /// # Safety

@@ -12,7 +12,7 @@ use std::{
     os::fd::RawFd,
     ptr::NonNull,
     slice,
-    sync::{OnceLock, PoisonError, RwLock},
+    sync::{OnceLock, PoisonError, RwLock, RwLockWriteGuard},
 };
 
 use crate::sys::uverbs::{
@@ -51,16 +51,21 @@ const CREATE: [(u32, u32, u32); 4] = [
 /// Which descriptor of ours stands for which.
 static FDS: RwLock<Vec<(RawFd, RawFd)>> = RwLock::new(Vec::new());
 
+pub(crate) type WriteGuard = RwLockWriteGuard<'static, Vec<(RawFd, RawFd)>>;
+
+/// Which descriptors there are does not change as long as the guard is there.
+pub(crate) fn write() -> WriteGuard {
+    FDS.write().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// The program has `ours`, the kernel is to see `real`.
 pub(crate) fn stand_for(ours: RawFd, real: RawFd) {
-    let mut fds = FDS.write().unwrap_or_else(PoisonError::into_inner);
-    fds.push((ours, real));
+    write().push((ours, real));
 }
 
 /// The descriptor is about to be closed.
 pub(crate) fn forget(ours: RawFd) {
-    let mut fds = FDS.write().unwrap_or_else(PoisonError::into_inner);
-    fds.retain(|&(fd, _)| fd != ours);
+    write().retain(|&(fd, _)| fd != ours);
 }
 
 fn real_fd(fd: i64) -> Option<RawFd> {
@@ -117,8 +122,8 @@ pub(crate) unsafe fn call(fd: c_int, request: c_ulong, arg: *mut c_void) -> c_in
 ///
 /// A command as the kernel wants it, or NULL.
 unsafe fn event_fd<'a>(hdr: *mut ib_uverbs_ioctl_hdr) -> Option<(&'a mut ib_uverbs_attr, RawFd)> {
-    // SAFETY: The caller's word.
     let (object, method, count) = {
+        // SAFETY: The caller's word.
         let hdr = unsafe { hdr.as_ref() }?;
         (
             hdr.object_id.into(),

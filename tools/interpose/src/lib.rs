@@ -27,6 +27,7 @@ mod dlsym;
 mod element;
 mod events;
 mod exports;
+mod fork;
 mod inbox;
 mod ioctl;
 mod listener;

@@ -8,7 +8,7 @@
 use std::{
     ffi::c_int,
     io,
-    mem::MaybeUninit,
+    mem::{self, MaybeUninit},
     os::fd::{AsFd, BorrowedFd, OwnedFd},
     ptr::{self, NonNull},
     thread::{self, JoinHandle},
@@ -21,13 +21,15 @@ use rustix::{
     io::write,
 };
 
-use crate::{cq, real::real};
+use crate::{cq, fork::Process, real::real};
 
 /// Dropped, it stops.
 pub(crate) struct Progress {
     channel: NonNull<ibv_comp_channel>,
     stop: OwnedFd,
     thread: Option<JoinHandle<()>>,
+    /// Where the thread is.
+    process: Process,
 }
 
 /// The channel, for the thread.
@@ -64,6 +66,7 @@ impl Progress {
                 channel,
                 stop,
                 thread: Some(thread),
+                process: Process::this(),
             }),
             Err(error) => {
                 // SAFETY: Nobody else has it.
@@ -83,6 +86,11 @@ impl Progress {
 
 impl Drop for Progress {
     fn drop(&mut self) {
+        if !self.process.is_this() {
+            // Its descriptors are shared with the parent, and the thread is the parent's.
+            mem::forget(self.thread.take());
+            return;
+        }
         let _ = write(&self.stop, &1u64.to_ne_bytes());
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();

@@ -5,7 +5,7 @@
 use std::{
     cell::UnsafeCell,
     ffi::c_int,
-    mem::MaybeUninit,
+    mem::{self, MaybeUninit},
     ptr::{self, NonNull},
 };
 
@@ -266,6 +266,18 @@ pub(crate) unsafe fn destroy(qp: *mut ibv_qp) -> c_int {
         element::wait_acknowledged(Element::Qp(qp));
     }
     errno
+}
+
+/// The context is being closed: gives back what its QPs have of the kernel module. What they
+/// have of the device goes with the real context.
+pub(crate) fn abandon(context: *mut ibv_context) {
+    // SAFETY: The program has the shell, and the context is the same all the time.
+    let is_of_it = |qp: &Qp| unsafe { (*qp.shell.get()).qp_base.context } == context;
+    for qp in QPS.remove_all(is_of_it) {
+        if qp.send().is_some() {
+            mem::forget(qp);
+        }
+    }
 }
 
 /// # Safety

@@ -231,6 +231,12 @@ pub(crate) unsafe fn destroy(srq: *mut ibv_srq) -> c_int {
     0
 }
 
+/// The context is being closed: destroys its SRQs.
+pub(crate) fn abandon(context: *mut ibv_context) {
+    // SAFETY: The program has the shell, and the context is the same all the time.
+    SRQS.remove_all(|srq| unsafe { (*srq.shell.get()).context } == context);
+}
+
 /// # Safety
 ///
 /// See ibv_post_srq_recv(3).

@@ -5,14 +5,26 @@
 //! It is looked up on every call on the data path, without a lock. That works since nodes
 //! are never freed, only used again, and since a program does not destroy an object while
 //! it uses it: while one is looked up its node does not change.
+//!
+//! All tables are written under one lock, which is held while the process forks. It is taken
+//! when objects are made and destroyed only.
 
 use std::{
     ptr::{self, NonNull},
     sync::{
         atomic::{AtomicPtr, AtomicUsize, Ordering},
-        Mutex, PoisonError,
+        Mutex, MutexGuard, PoisonError,
     },
 };
+
+static WRITE: Mutex<()> = Mutex::new(());
+
+pub(crate) type WriteGuard = MutexGuard<'static, ()>;
+
+/// The lock under which tables are written.
+pub(crate) fn write() -> WriteGuard {
+    WRITE.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 const BUCKETS: usize = 1 << 12;
 
@@ -28,7 +40,6 @@ struct Node<T> {
 /// Nodes stay for ever once they are in a bucket. Of those with a key `value` is a box.
 pub(crate) struct Table<T> {
     buckets: [AtomicPtr<Node<T>>; BUCKETS],
-    write: Mutex<()>,
 }
 
 // SAFETY: It hands out `&T` and `Box<T>`.
@@ -39,7 +50,6 @@ impl<T> Table<T> {
         // INVARIANT: There are no nodes.
         Table {
             buckets: [const { AtomicPtr::new(ptr::null_mut()) }; BUCKETS],
-            write: Mutex::new(()),
         }
     }
 
@@ -78,7 +88,7 @@ impl<T> Table<T> {
     /// Adds what is known of `key`, which is not NULL and not there.
     pub(crate) fn insert<K>(&self, key: *const K, value: Box<T>) {
         let value = Box::into_raw(value);
-        let _writer = self.write.lock().unwrap_or_else(PoisonError::into_inner);
+        let _writer = write();
         if let Some(free) = self.find(key, 0) {
             free.value.store(value, Ordering::Release);
             free.key.store(key as usize, Ordering::Release);
@@ -94,12 +104,37 @@ impl<T> Table<T> {
         bucket.store(node, Ordering::Release);
     }
 
+    /// Removes everything of which `which` says so.
+    pub(crate) fn remove_all(&self, which: impl Fn(&T) -> bool) -> Vec<Box<T>> {
+        let mut removed = Vec::new();
+        let _writer = write();
+        for bucket in &self.buckets {
+            let mut at: *const Node<T> = bucket.load(Ordering::Relaxed);
+            // SAFETY: By the invariants.
+            while let Some(node) = unsafe { at.as_ref() } {
+                at = node.next;
+                if node.key.load(Ordering::Relaxed) == 0 {
+                    continue;
+                }
+                let value = node.value.load(Ordering::Relaxed);
+                // SAFETY: By the invariants; nobody removes it meanwhile.
+                if which(unsafe { &*value }) {
+                    // INVARIANT: It has no key any more.
+                    node.key.store(0, Ordering::Release);
+                    // SAFETY: By the invariants; nobody else removes it.
+                    removed.push(unsafe { Box::from_raw(value) });
+                }
+            }
+        }
+        removed
+    }
+
     /// Removes what is known of `key`.
     pub(crate) fn remove<K>(&self, key: *const K) -> Option<Box<T>> {
         if key.is_null() {
             return None;
         }
-        let _writer = self.write.lock().unwrap_or_else(PoisonError::into_inner);
+        let _writer = write();
         let node = self.find(key, key as usize)?;
         let value = node.value.load(Ordering::Relaxed);
         // INVARIANT: It has no key any more.
@@ -153,6 +188,24 @@ mod tests {
             table.insert(key, Box::new(i));
             assert_eq!(count(), 1);
             table.remove(key);
+        }
+    }
+
+    #[test]
+    fn what_is_removed_by_what_it_is_goes_once() {
+        let table = Table::new();
+        for i in 1..1000usize {
+            table.insert((i * 16) as *const u8, Box::new(i));
+        }
+        let mut even = table.remove_all(|n| n % 2 == 0);
+        even.sort();
+        let wanted: Vec<_> = (1..1000).filter(|n| n % 2 == 0).map(Box::new).collect();
+        assert_eq!(even, wanted);
+        assert!(table.remove_all(|n| n % 2 == 0).is_empty());
+        for i in 1..1000usize {
+            // SAFETY: It is not removed.
+            let found = unsafe { table.get((i * 16) as *const u8) };
+            assert_eq!(found, (i % 2 == 1).then_some(&i));
         }
     }
 

@@ -73,6 +73,11 @@ pub(crate) unsafe fn of<'a>(xrcd: *const ibv_xrcd) -> Option<&'a Xrcd> {
     unsafe { XRCDS.get(xrcd) }
 }
 
+/// The context is being closed: closes its domains.
+pub(crate) fn abandon(context: *mut ibv_context) {
+    XRCDS.remove_all(|xrcd| xrcd.shell.context == context);
+}
+
 /// # Safety
 ///
 /// See ibv_open_xrcd(3).
