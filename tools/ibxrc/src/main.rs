@@ -5,6 +5,7 @@
 mod dev;
 mod domain;
 mod output;
+mod preloadable;
 mod process;
 mod rules;
 mod run;

@@ -5,13 +5,15 @@
 use std::{
     env,
     ffi::{OsStr, OsString},
-    io::ErrorKind,
+    io::{Error, ErrorKind},
     os::unix::{ffi::OsStrExt, process::CommandExt},
     path::{Path, PathBuf},
     process::{Command, ExitCode},
 };
 
 use anyhow::{bail, Context, Result};
+
+use crate::preloadable;
 
 const LIBRARY: &str = "libibxrc_interpose.so";
 const PRELOAD: &str = "LD_PRELOAD";
@@ -32,12 +34,27 @@ pub fn run(verbose: bool, command: &[OsString]) -> Result<ExitCode> {
     if verbose {
         child.env("IBXRC_RUN_VERBOSE", "1");
     }
+    if let Some(obstacle) = preloadable::obstacle(program) {
+        eprintln!(
+            "ibxrc: {} runs without XRC: {obstacle}",
+            program.to_string_lossy()
+        );
+    }
     let error = child.exec();
-    eprintln!("ibxrc: {}: {error}", program.to_string_lossy());
+    eprintln!("ibxrc: {}: {}", program.to_string_lossy(), text(&error));
     Ok(match error.kind() {
         ErrorKind::NotFound => 127.into(),
         _ => 126.into(),
     })
+}
+
+/// An error without its number.
+fn text(error: &Error) -> String {
+    let text = error.to_string();
+    text.split(" (os error")
+        .next()
+        .unwrap_or_default()
+        .to_owned()
 }
 
 /// Where the library may be: beside this program, as it is built, or where it is installed.
@@ -90,6 +107,12 @@ mod tests {
         assert_eq!(both, "/lib/x.so:/a.so:/b.so");
         assert!(preload(Path::new("/a b/x.so"), None).is_err());
         assert!(preload(Path::new("/a:b/x.so"), None).is_err());
+    }
+
+    #[test]
+    fn errors_are_words() {
+        let error = Error::from_raw_os_error(2);
+        assert_eq!(text(&error), "No such file or directory");
     }
 
     #[test]
