@@ -215,7 +215,7 @@ impl<W> Engine<W> {
     /// Something is left to be posted when something has completed.
     pub(super) fn is_behind(&self) -> bool {
         let posted = self.started.back().is_none_or(Pending::is_posted);
-        !self.failed && !(posted && self.waiting.is_empty())
+        !(self.failed || posted && self.waiting.is_empty())
     }
 
     /// The QP was reset: nothing is outstanding, and nothing will complete.
