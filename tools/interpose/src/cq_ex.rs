@@ -210,9 +210,10 @@ impl Extended {
                 }
                 source => {
                     let mut wc = MaybeUninit::uninit();
-                    // SAFETY: There is room for one.
                     let got = match source {
+                        // SAFETY: There is room for one.
                         RING => unsafe { known.poll_ring(1, wc.as_mut_ptr()) },
+                        // SAFETY: As above.
                         _ => unsafe { known.sends.poll(known, 1, wc.as_mut_ptr()) },
                     };
                     match got {
@@ -267,11 +268,9 @@ impl Extended {
         }
         let mut none = ibv_poll_cq_attr { comp_mask: 0 };
         let attr = NonNull::new(attr).unwrap_or(NonNull::from(&mut none));
+        let start = self.provider.start_poll;
         // SAFETY: As above.
-        let errno = self
-            .provider
-            .start_poll
-            .map_or(libc::ENOENT, |start| unsafe { start(cq, attr.as_ptr()) });
+        let errno = start.map_or(libc::ENOENT, |start| unsafe { start(cq, attr.as_ptr()) });
         poll.started = errno == 0;
         errno
     }
@@ -337,14 +336,12 @@ unsafe extern "C" fn next(cq: *mut ibv_cq_ex) -> c_int {
     // SAFETY: The caller's word.
     let (this, known) = unsafe { (of(cq), cq::of(cq.cast())) };
     // SAFETY: It is the only reference of this thread.
-    match (unsafe { this.mine() }, known) {
+    match (unsafe { this.mine() }, known, this.provider.next_poll) {
         // SAFETY: The caller's word.
-        (Some(poll), Some(known)) => unsafe { this.advance(poll, cq, known, ptr::null_mut()) },
+        (Some(poll), Some(known), _) => unsafe { this.advance(poll, cq, known, ptr::null_mut()) },
         // SAFETY: As above.
-        _ => this
-            .provider
-            .next_poll
-            .map_or(libc::ENOENT, |next| unsafe { next(cq) }),
+        (_, _, Some(next)) => unsafe { next(cq) },
+        (_, _, None) => libc::ENOENT,
     }
 }
 
@@ -407,15 +404,13 @@ unsafe extern "C" fn read_tm_info(cq: *mut ibv_cq_ex, info: *mut ibv_wc_tm_info)
     // SAFETY: The caller's word.
     let this = unsafe { of(cq) };
     // SAFETY: It is the only reference of this thread.
-    match (
-        unsafe { this.mine() }.and_then(|poll| poll.wc.as_ref()),
-        this.provider.read_tm_info,
-    ) {
+    let ours = unsafe { this.mine() }.is_some_and(|poll| poll.wc.is_some());
+    match (ours, this.provider.read_tm_info) {
         // SAFETY: The caller's word.
-        (Some(_), _) => unsafe { info.write(ibv_wc_tm_info::default()) },
+        (true, _) => unsafe { info.write(ibv_wc_tm_info::default()) },
         // SAFETY: As above.
-        (None, Some(read)) => unsafe { read(cq, info) },
-        (None, None) => (),
+        (false, Some(read)) => unsafe { read(cq, info) },
+        (false, None) => (),
     }
 }
 

@@ -114,11 +114,9 @@ mod tests {
     #[test]
     fn an_event_names_its_element() {
         let qp = Element::Qp(16 as *mut ibv_qp);
+        let fatal = qp.event(IBV_EVENT_QP_FATAL);
         // SAFETY: It is one.
-        assert_eq!(
-            unsafe { Element::of(&qp.event(IBV_EVENT_QP_FATAL)) },
-            Some(qp)
-        );
+        assert_eq!(unsafe { Element::of(&fatal) }, Some(qp));
         let srq = Element::Srq(16 as *mut ibv_srq);
         let limit = srq.event(IBV_EVENT_SRQ_LIMIT_REACHED);
         // SAFETY: As above.

@@ -101,12 +101,12 @@ pub(crate) unsafe extern "C" fn create_ex(
     shell.qp_base.qp_type = given.qp_type;
     let (place, element) = place();
     let made = match given.qp_type {
-        // SAFETY: The caller's word.
         IBV_QPT_XRC_SEND => {
+            // SAFETY: The caller's word.
             unsafe { SendQp::create(context, given, element, &mut shell) }.map(Kind::Send)
         }
-        // SAFETY: As above.
         IBV_QPT_XRC_RECV => {
+            // SAFETY: As above.
             unsafe { RecvQp::create(context, given, element, &mut shell) }.map(Kind::Recv)
         }
         // SAFETY: As above.
