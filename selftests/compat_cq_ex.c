@@ -24,6 +24,8 @@ FIXTURE(cq_ex)
 	struct ibv_qp *ini;
 };
 
+typedef FIXTURE_DATA(cq_ex) cq_ex_t;
+
 static struct ibv_cq_ex *create_cq(struct rig *rig, __u64 wc_flags)
 {
 	struct ibv_cq_init_attr_ex attr = {
@@ -74,7 +76,7 @@ FIXTURE_TEARDOWN(cq_ex)
 }
 
 /* An XRC SRQ and an XRC_SEND QP that complete into it. */
-static int add_xrc(FIXTURE_DATA(cq_ex) *self)
+static int add_xrc(cq_ex_t *self)
 {
 	struct rig *rig = &self->rig;
 
@@ -87,7 +89,7 @@ static int add_xrc(FIXTURE_DATA(cq_ex) *self)
 	return rig_pair(rig, self->tgt, self->ini);
 }
 
-static int rc_message(FIXTURE_DATA(cq_ex) *self)
+static int rc_message(cq_ex_t *self)
 {
 	struct rig *rig = &self->rig;
 	struct ibv_sge sge = {
@@ -102,7 +104,7 @@ static int rc_message(FIXTURE_DATA(cq_ex) *self)
 	return err ? err : rig_post_send(rig, self->rc[0], 2, 0, 0, 30, 0);
 }
 
-static int xrc_message(FIXTURE_DATA(cq_ex) *self)
+static int xrc_message(cq_ex_t *self)
 {
 	struct rig *rig = &self->rig;
 	struct ibv_sge sge = {
@@ -139,7 +141,7 @@ static int start_poll(struct ibv_cq_ex *cq)
 }
 
 /* What there is to know of the completion, by its wr_id. */
-static void check(struct __test_metadata *_metadata, FIXTURE_DATA(cq_ex) *self)
+static void check(struct __test_metadata *_metadata, cq_ex_t *self)
 {
 	struct ibv_cq_ex *cq = self->cq;
 
