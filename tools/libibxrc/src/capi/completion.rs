@@ -106,7 +106,7 @@ pub(super) unsafe extern "C" fn ibxrc_destroy_cq(cq: *mut ibxrc_cq) -> c_int {
     unsafe { close(cq, Cq::close) }
 }
 
-fn completion(cqe: &ib_xrc_cqe) -> ibxrc_wc {
+pub(super) fn completion(cqe: &ib_xrc_cqe) -> ibxrc_wc {
     let with_imm = cqe.wc_flags & IB_XRC_WC_WITH_IMM != 0;
     let mut wc = ibv_wc {
         wr_id: cqe.wr_id,

@@ -13,6 +13,7 @@ mod domain;
 mod event;
 mod ini;
 mod mr;
+mod ofed;
 mod tgt_qp;
 
 use std::{
