@@ -38,6 +38,8 @@ impl RecvQp {
             .and_then(|options| domain.xrcd().domain.create_tgt_qp_with(options));
         let tgt = tgt.map_err(|error| report::failed("ibv_create_qp_ex", &error))?;
         shell.qp_base.qp_num = tgt.qp_num();
+        // As libibverbs: librdmacm takes the one that it gave from there.
+        shell.qp_base.pd = attr.pd;
         Ok(RecvQp {
             tgt,
             _domain: domain,
