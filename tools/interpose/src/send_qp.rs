@@ -77,6 +77,10 @@ impl SendQp {
         if let Some(events) = &context.events {
             events.substitute(Element::Qp(real_qp.as_ptr()), element);
         }
+        if attr.cap.max_inline_data == 0 {
+            // What the RC QP has anyway; programs are used to that.
+            attr.cap.max_inline_data = init.cap.max_inline_data;
+        }
         attr.cap.max_recv_wr = 0;
         attr.cap.max_recv_sge = 0;
         let base = &mut shell.qp_base;
