@@ -47,6 +47,9 @@ everything:
 test:
 	@scripts/test
 
+test-compat:
+	@scripts/test compat
+
 test-storm:
 	@scripts/test storm
 
@@ -71,12 +74,14 @@ clean:
 help:
 	@sed -n 's/^#? //p' Makefile
 
-.PHONY: all everything module tools selftests install vm shell demo test test-storm soak \
-	test-model check update clean help
+.PHONY: all everything module tools selftests install vm shell demo test test-compat \
+	test-storm soak test-model check update clean help
 
 #? make                 build the module and the tools
 #? make demo            in a VM with Soft-RoCE, show processes sharing a domain
 #? make test            unit tests, checks, and the selftests in a VM
+#? make test-compat     programs of the distribution that know nothing of this, with all
+#?                      their options: half an hour
 #? make test-storm      the storms among the selftests in their full form: 20 minutes
 #?                      or more; STORM_SEED=N repeats one
 #? make soak            senders and receivers that do everything at random, each byte
