@@ -59,7 +59,8 @@ impl SendQp {
         let sends = &cq.cq().sends;
         let depth = depth(&attr.cap, &context.limits);
         // SAFETY: The caller's word.
-        let (real_qp, hidden, room) = unsafe { create_rc(attr, depth, cq.cq()) }?;
+        let rc = unsafe { create_rc(attr, depth, context.limits.max_sge, cq.cq()) }?;
+        let (real_qp, hidden, room) = (rc.qp, rc.hidden, rc.cap.max_send_wr);
         let wanted = IniQpAttr {
             max_send_wr: attr.cap.max_send_wr.max(1),
             max_inline_data: attr.cap.max_inline_data,
@@ -79,7 +80,7 @@ impl SendQp {
         }
         if attr.cap.max_inline_data == 0 {
             // What the RC QP has anyway; programs are used to that.
-            attr.cap.max_inline_data = init.cap.max_inline_data;
+            attr.cap.max_inline_data = rc.cap.max_inline_data;
         }
         attr.cap.max_recv_wr = 0;
         attr.cap.max_recv_sge = 0;
@@ -194,8 +195,16 @@ fn rounded(depth: u32) -> u32 {
         .unwrap_or(u32::MAX)
 }
 
-/// Makes the RC QP, and finds a CQ for it that has room for all that it may complete: each
-/// of the work requests that it has become able to have. Returns that number as well. An
+/// An RC QP that is new.
+struct Rc {
+    qp: NonNull<ibv_qp>,
+    /// With room for each of its work requests.
+    hidden: NonNull<ibv_cq>,
+    /// What it has become.
+    cap: ibv_qp_cap,
+}
+
+/// Makes the RC QP, and finds a CQ for it that has room for all that it may complete. An
 /// errno value.
 ///
 /// # Safety
@@ -204,8 +213,11 @@ fn rounded(depth: u32) -> u32 {
 unsafe fn create_rc(
     attr: &ibv_qp_init_attr_ex,
     depth: u32,
+    max_sge: c_int,
     cq: &Cq,
-) -> Result<(NonNull<ibv_qp>, NonNull<ibv_cq>, u32), c_int> {
+) -> Result<Rc, c_int> {
+    let wanted = attr.cap.max_send_sge;
+    let most = u32::try_from(max_sge).unwrap_or(wanted).max(wanted);
     let mut room = rounded(depth);
     loop {
         let hidden = cq.sends.hidden(room)?;
@@ -216,8 +228,8 @@ unsafe fn create_rc(
                 max_send_wr: depth,
                 // Nothing is received.
                 max_recv_wr: 1,
-                // One for the header of an immediate.
-                max_send_sge: attr.cap.max_send_sge + 1,
+                // One for the header of an immediate, if the device can have it.
+                max_send_sge: wanted.saturating_add(1).min(most),
                 max_recv_sge: 1,
                 // It is copied.
                 max_inline_data: 0,
@@ -236,7 +248,11 @@ unsafe fn create_rc(
         let has = init.cap.max_send_wr;
         if has <= room {
             cq.sends.release(hidden, room - has);
-            return Ok((qp, hidden, has));
+            return Ok(Rc {
+                qp,
+                hidden,
+                cap: init.cap,
+            });
         }
         // SAFETY: Nobody else has it.
         unsafe { (real().destroy_qp)(qp.as_ptr()) };

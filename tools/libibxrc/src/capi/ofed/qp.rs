@@ -81,44 +81,18 @@ impl Qp {
         let most = u32::try_from(limits.max_qp_wr).unwrap_or(DEPTH);
         let depth = given.cap.max_send_wr.max(DEPTH.min(most));
         // SAFETY: As above.
-        let hidden =
-            unsafe { (lib.create_cq)(cq.context, depth as c_int, ptr::null_mut(), cq.channel, 0) };
-        let hidden = NonNull::new(hidden).ok_or_else(|| last("create a CQ for a QP"))?;
-        // SAFETY: Nobody else has it, and what completed into it is gone.
-        let discard = |error| unsafe {
-            (lib.destroy_cq)(hidden.as_ptr());
-            error
-        };
-        let mut init = ibv_qp_init_attr {
-            qp_context: given.qp_context,
-            send_cq: hidden.as_ptr(),
-            recv_cq: hidden.as_ptr(),
-            cap: ibv_qp_cap {
-                max_send_wr: depth,
-                // Nothing is received.
-                max_recv_wr: 1,
-                // One for the header of an immediate.
-                max_send_sge: given.cap.max_send_sge.saturating_add(1),
-                max_recv_sge: 1,
-                // It is copied.
-                max_inline_data: 0,
-            },
-            qp_type: IBV_QPT_RC,
-            sq_sig_all: given.sq_sig_all,
-            ..Default::default()
-        };
-        // SAFETY: The caller's word.
-        let real = NonNull::new(unsafe { (lib.create_qp)(pd, &mut init) })
-            .ok_or_else(|| discard(last("create the RC QP of an XRC QP")))?;
+        let (real, hidden) = unsafe { create_rc(lib, pd, cq, given, depth, limits.max_sge)? };
         let wanted = IniQpAttr {
             max_send_wr: given.cap.max_send_wr.max(1),
             max_inline_data: given.cap.max_inline_data,
         };
         // SAFETY: It is new, and is destroyed in `destroy`.
-        let ini = unsafe { IniQp::new(real, wanted) }.map_err(|error| {
-            // SAFETY: Nobody else has it.
-            unsafe { (lib.destroy_qp)(real.as_ptr()) };
-            discard(error)
+        let ini = unsafe { IniQp::new(real, wanted) }.inspect_err(|_| {
+            // SAFETY: Nobody else has it, and nothing has completed.
+            unsafe {
+                (lib.destroy_qp)(real.as_ptr());
+                (lib.destroy_cq)(hidden.as_ptr());
+            }
         })?;
         given.cap.max_recv_wr = 0;
         given.cap.max_recv_sge = 0;
@@ -247,6 +221,66 @@ impl Qp {
         // SAFETY: Nothing completes into it any more.
         unsafe { (lib.destroy_cq)(self.hidden.as_ptr()) };
         Ok(())
+    }
+}
+
+/// Makes an RC QP, and a CQ with room for all that it may complete: each of the work requests
+/// that it has become able to have.
+///
+/// # Safety
+///
+/// See `infiniband/xrc_ofed.h`.
+unsafe fn create_rc(
+    lib: &Libibverbs,
+    pd: *mut ibv_pd,
+    cq: &ibv_cq,
+    given: &ibxrc_ofed_qp_init_attr,
+    depth: u32,
+    max_sge: c_int,
+) -> Result<(NonNull<ibv_qp>, NonNull<ibv_cq>)> {
+    let wanted = given.cap.max_send_sge;
+    let most = u32::try_from(max_sge).unwrap_or(wanted).max(wanted);
+    let mut room = depth;
+    loop {
+        let cqe = c_int::try_from(room).unwrap_or(c_int::MAX);
+        // SAFETY: The caller's word.
+        let hidden = unsafe { (lib.create_cq)(cq.context, cqe, ptr::null_mut(), cq.channel, 0) };
+        let hidden = NonNull::new(hidden).ok_or_else(|| last("create a CQ for a QP"))?;
+        let mut init = ibv_qp_init_attr {
+            qp_context: given.qp_context,
+            send_cq: hidden.as_ptr(),
+            recv_cq: hidden.as_ptr(),
+            cap: ibv_qp_cap {
+                max_send_wr: depth,
+                // Nothing is received.
+                max_recv_wr: 1,
+                // One for the header of an immediate, if the device can have it.
+                max_send_sge: wanted.saturating_add(1).min(most),
+                max_recv_sge: 1,
+                // It is copied.
+                max_inline_data: 0,
+            },
+            qp_type: IBV_QPT_RC,
+            sq_sig_all: given.sq_sig_all,
+            ..Default::default()
+        };
+        // SAFETY: The caller's word.
+        let real = NonNull::new(unsafe { (lib.create_qp)(pd, &mut init) })
+            .ok_or_else(|| last("create the RC QP of an XRC QP"));
+        // SAFETY: It is there.
+        let has_room = i64::from(unsafe { hidden.as_ref() }.cqe) >= i64::from(init.cap.max_send_wr);
+        match real {
+            Ok(real) if has_room => return Ok((real, hidden)),
+            Ok(real) => {
+                // SAFETY: Nobody else has it.
+                unsafe { (lib.destroy_qp)(real.as_ptr()) };
+                room = init.cap.max_send_wr;
+            }
+            Err(_) => {}
+        }
+        // SAFETY: Nobody else has it, and nothing has completed.
+        unsafe { (lib.destroy_cq)(hidden.as_ptr()) };
+        real?;
     }
 }
 
