@@ -15,8 +15,9 @@
 #include "kselftest_harness.h"
 #include "event_util.h"
 #include "inbox.h"
+#include "scale.h"
 
-#define TIMEOUT 180
+#define TIMEOUT (180 * xrc_scale())
 
 #define PART IB_XRC_WIRE_PART_SIZE
 #define PEERS 3

@@ -9,9 +9,10 @@
 
 #include "kselftest_harness.h"
 #include "compat_util.h"
+#include "scale.h"
 
-#define TIMEOUT 120
-#define SECONDS 60
+#define TIMEOUT (120 * xrc_scale())
+#define SECONDS (60 * xrc_scale())
 
 FIXTURE(cq_ex)
 {

@@ -11,8 +11,9 @@
 
 #include "kselftest_harness.h"
 #include "compat_util.h"
+#include "scale.h"
 
-#define TIMEOUT 120
+#define TIMEOUT (120 * xrc_scale())
 /* For an event that is to come, and for one that is not. */
 #define LONG_MS 60000
 #define SHORT_MS 300

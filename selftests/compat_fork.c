@@ -11,8 +11,9 @@
 
 #include "kselftest_harness.h"
 #include "compat_util.h"
+#include "scale.h"
 
-#define TIMEOUT 240
+#define TIMEOUT (240 * xrc_scale())
 
 FIXTURE(forking)
 {

@@ -12,8 +12,9 @@
 
 #include "kselftest_harness.h"
 #include "compat_util.h"
+#include "scale.h"
 
-#define TIMEOUT 180
+#define TIMEOUT (180 * xrc_scale())
 
 FIXTURE(misc)
 {

@@ -16,8 +16,9 @@
 
 #include "kselftest_harness.h"
 #include "compat_util.h"
+#include "scale.h"
 
-#define TIMEOUT 180
+#define TIMEOUT (180 * xrc_scale())
 /* How long an event may take, and how long none is waited for. */
 #define LONG_MS 60000
 #define SHORT_MS 300

@@ -9,7 +9,7 @@
 . "$(dirname "$0")/xrc_lib.sh"
 
 # Seconds that a program may take.
-BOUND=${BOUND:-60}
+BOUND=${BOUND:-$((60 * SCALE))}
 # Seconds for those that are to run for some time.
 DURATION=10
 # Of the two sides, 0 is the server: name space (none: ours), device, and address.

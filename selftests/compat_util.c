@@ -12,9 +12,10 @@
 #include <sys/mman.h>
 
 #include "compat_util.h"
+#include "scale.h"
 
 /* For a completion, under emulation and load. */
-#define SECONDS 60
+#define SECONDS (60 * xrc_scale())
 
 struct ibv_context *rig_open_device(void)
 {

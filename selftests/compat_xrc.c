@@ -9,8 +9,9 @@
 
 #include "kselftest_harness.h"
 #include "compat_util.h"
+#include "scale.h"
 
-#define TIMEOUT 120
+#define TIMEOUT (120 * xrc_scale())
 
 FIXTURE(xrc)
 {

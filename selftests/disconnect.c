@@ -15,8 +15,9 @@
 
 #include "kselftest_harness.h"
 #include "xrc_util.h"
+#include "scale.h"
 
-#define TIMEOUT 180
+#define TIMEOUT (180 * xrc_scale())
 
 #define DEPTH 1024
 #define SIZE 200
@@ -25,7 +26,7 @@
 /* Longer than any test waits, where a call is to end for another reason. */
 #define LONG_MS 600000
 /* What a slow machine may add to a time that was asked for. */
-#define SLACK_MS 15000
+#define SLACK_MS (15000 * xrc_scale())
 
 /* An SRQ, its CQ and buffers. */
 struct receiver {

@@ -11,8 +11,9 @@
 
 #include "kselftest_harness.h"
 #include "event_util.h"
+#include "scale.h"
 
-#define TIMEOUT 120
+#define TIMEOUT (120 * xrc_scale())
 
 FIXTURE(events)
 {

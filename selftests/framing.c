@@ -18,8 +18,9 @@
 
 #include "kselftest_harness.h"
 #include "xrc_util.h"
+#include "scale.h"
 
-#define TIMEOUT 120
+#define TIMEOUT (120 * xrc_scale())
 
 /* Never the number of anything. */
 #define UNKNOWN 0x1fff

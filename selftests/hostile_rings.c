@@ -14,8 +14,9 @@
 #include "kselftest_harness.h"
 #include "event_util.h"
 #include "inbox.h"
+#include "scale.h"
 
-#define TIMEOUT 300
+#define TIMEOUT (300 * xrc_scale())
 
 #define PART IB_XRC_WIRE_PART_SIZE
 #define WRITERS 2

@@ -15,8 +15,9 @@
 
 #include "kselftest_harness.h"
 #include "xrc_util.h"
+#include "scale.h"
 
-#define TIMEOUT 180
+#define TIMEOUT (180 * xrc_scale())
 
 #define SIZE 64
 #define NOBODY 65534

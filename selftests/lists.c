@@ -12,8 +12,9 @@
 
 #include "kselftest_harness.h"
 #include "xrc_util.h"
+#include "scale.h"
 
-#define TIMEOUT 120
+#define TIMEOUT (120 * xrc_scale())
 
 #define SIZE 64
 #define N 5

@@ -13,7 +13,7 @@ DEV=(xrcloss0 xrcloss1)
 ADDRESS=(192.0.2.1 192.0.2.2)
 # Operations of a run, and seconds that it may take.
 COUNT=1200
-BOUND=90
+BOUND=$((90 * SCALE))
 # Seconds of the soak.
 SOAK=10
 # So that a part of a message is one packet (see loss_peer.c).

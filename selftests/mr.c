@@ -14,8 +14,9 @@
 #include "kselftest_harness.h"
 #include "memory_util.h"
 #include "xrc_util.h"
+#include "scale.h"
 
-#define TIMEOUT 120
+#define TIMEOUT (120 * xrc_scale())
 
 #define DEPTH 64
 #define MIB (1024 * 1024)

@@ -8,8 +8,9 @@
 
 #include "kselftest_harness.h"
 #include "inbox.h"
+#include "scale.h"
 
-#define TIMEOUT 120
+#define TIMEOUT (120 * xrc_scale())
 
 #define PART IB_XRC_WIRE_PART_SIZE
 #define PEERS 4

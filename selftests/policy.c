@@ -13,8 +13,9 @@
 
 #include "kselftest_harness.h"
 #include "xrc_util.h"
+#include "scale.h"
 
-#define TIMEOUT 180
+#define TIMEOUT (180 * xrc_scale())
 
 /* So long that a slow machine gets something done meanwhile. */
 #define LINGER 2000

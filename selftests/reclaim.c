@@ -10,8 +10,9 @@
 
 #include "kselftest_harness.h"
 #include "xrc_util.h"
+#include "scale.h"
 
-#define TIMEOUT 240
+#define TIMEOUT (240 * xrc_scale())
 
 /* Longer than any test. */
 #define FOREVER 3600000

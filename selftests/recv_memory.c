@@ -17,8 +17,9 @@
 #include "kselftest_harness.h"
 #include "memory_util.h"
 #include "xrc_util.h"
+#include "scale.h"
 
-#define TIMEOUT 120
+#define TIMEOUT (120 * xrc_scale())
 
 #ifndef MADV_GUARD_INSTALL
 #define MADV_GUARD_INSTALL 102

@@ -6,7 +6,7 @@
 . "$(dirname "$0")/xrc_lib.sh"
 
 # An object that is not given back holds up the deletion for 50 s and more.
-BOUND_MS=10000
+BOUND_MS=$((10000 * SCALE))
 ROUNDS=3
 
 netdev=$(netdev_of "$XRC_DEVICE")

@@ -12,7 +12,7 @@ soak()
 {
 	(
 		set -o pipefail
-		ibxrc-soak --patience 120 "$@" 2>&1 | sed -u 's/^/# /'
+		ibxrc-soak --patience $((120 * SCALE)) "$@" 2>&1 | sed -u 's/^/# /'
 	)
 }
 

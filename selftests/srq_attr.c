@@ -11,8 +11,9 @@
 #include "kselftest_harness.h"
 #include "event_util.h"
 #include "inbox.h"
+#include "scale.h"
 
-#define TIMEOUT 120
+#define TIMEOUT (120 * xrc_scale())
 
 #define PART IB_XRC_WIRE_PART_SIZE
 

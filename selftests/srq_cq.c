@@ -15,8 +15,9 @@
 
 #include "kselftest_harness.h"
 #include "xrc_util.h"
+#include "scale.h"
 
-#define TIMEOUT 120
+#define TIMEOUT (120 * xrc_scale())
 
 /* A domain and an INI QP connected to a TGT QP of it. */
 FIXTURE(srq_cq)

@@ -8,7 +8,7 @@
 
 KILLS=$(form 60 2000)
 # Seconds: many times what it takes, so that a slow machine is no failure.
-BOUND=$(form 300 5400)
+BOUND=$(($(form 300 5400) * SCALE))
 
 storm()
 {

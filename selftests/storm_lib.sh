@@ -67,7 +67,7 @@ TOLERANCE=(2048 256 128)
 same_memory()
 {
 	local -a now grown
-	local i end=$((SECONDS + 30)) after rc
+	local i end=$((SECONDS + 30 * SCALE)) after rc
 	while :; do
 		rc=0
 		read -r -a now <<<"$(memory)"

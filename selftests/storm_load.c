@@ -24,6 +24,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "scale.h"
 #include "storm.h"
 #include "xrc_util.h"
 
@@ -31,8 +32,8 @@
  * A process that was killed is gone at once, whatever it was waiting for. If not it is
  * said after a while where it is, and then given up.
  */
-#define SLOW_DEATH_MS 3000
-#define DEATH_MS 30000
+#define SLOW_DEATH_MS (3000 * xrc_scale())
+#define DEATH_MS (30000 * xrc_scale())
 
 struct child {
 	pid_t pid;

@@ -7,9 +7,9 @@
 . "$(dirname "$0")/storm_lib.sh"
 
 CYCLES=$(form 5 500)
-BOUND=$(form 300 10800)
+BOUND=$(($(form 300 10800) * SCALE))
 # An object that is not given back holds up the deletion for 50 s and more.
-DEL_BOUND_MS=40000
+DEL_BOUND_MS=$((40000 * SCALE))
 
 netdev=$(netdev_of "$XRC_DEVICE")
 if [[ ! $netdev ]]; then

@@ -8,7 +8,7 @@
 
 COUNT=$(form 1000 10000)
 # Seconds, for each way.
-BOUND=$(form 200 1800)
+BOUND=$(($(form 200 1800) * SCALE))
 WAYS=(close exit kill last-srq linger domain)
 
 netdev=$(netdev_of "$XRC_DEVICE")

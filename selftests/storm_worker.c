@@ -514,7 +514,7 @@ static void connect_to(struct worker *w)
 static void disconnect(struct worker *w)
 {
 	/* One that is long is for being killed, or for the device to go. */
-	__u32 timeout_ms = pick(w, 16) ? pick(w, 40) : XRC_TIMEOUT_MS;
+	__u32 timeout_ms = pick(w, 16) ? pick(w, 40) : (__u32)XRC_TIMEOUT_MS;
 	struct ib_xrc_disconnect_info info;
 	struct xrc_qp qp;
 	unsigned int i;

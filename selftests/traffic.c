@@ -10,8 +10,9 @@
 
 #include "kselftest_harness.h"
 #include "xrc_util.h"
+#include "scale.h"
 
-#define TIMEOUT 120
+#define TIMEOUT (120 * xrc_scale())
 
 #define DEPTH 2048
 #define BUF_SIZE (1024 * 1024)

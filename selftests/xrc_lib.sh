@@ -18,6 +18,9 @@ msg()
 	echo "# $*"
 }
 
+# How much slower than the stock kernel this one is: a factor of all bounds.
+SCALE=${XRC_TIME_SCALE:-1}
+
 # netdev_of DEVICE: the network interface of a Soft-RoCE device.
 netdev_of()
 {
@@ -27,7 +30,7 @@ netdev_of()
 # wait_until SECONDS CMD...: until it succeeds.
 wait_until()
 {
-	local end=$((SECONDS + $1))
+	local end=$((SECONDS + $1 * SCALE))
 	shift
 	until "$@" >/dev/null 2>&1; do
 		((SECONDS < end)) || return 1

@@ -15,12 +15,13 @@
 #include <sys/types.h>
 #include <infiniband/verbs.h>
 #include <rdma/ib_user_xrc.h>
+#include "scale.h"
 
 #define XRC_NODE "/dev/" IB_XRC_DEVICE_NODE
 #define XRC_NO_FD (-1)
 
 /* Long enough for the slowest machine; never waited for when all is well. */
-#define XRC_TIMEOUT_MS 20000
+#define XRC_TIMEOUT_MS (20000 * xrc_scale())
 
 /* What ib_uverbs_ioctl_hdr.driver_id is before bind (enum rdma_driver_id). */
 #define XRC_DRIVER_UNKNOWN 0
