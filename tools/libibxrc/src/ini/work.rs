@@ -141,7 +141,8 @@ impl Work {
             let (from, to) = (range.start.max(start), range.end.min(end));
             if from < to {
                 out.push(ibv_sge {
-                    addr: sge.addr + (from - start) as u64,
+                    // Whether it is good is found out by the device.
+                    addr: sge.addr.wrapping_add((from - start) as u64),
                     length: (to - from) as u32,
                     lkey: sge.lkey,
                 });
