@@ -278,12 +278,17 @@ static void *destroy_ini(void *arg)
 static void waits_for_ack(struct __test_metadata *_metadata, events_t *self,
 			  struct ibv_async_event *event, void *(*destroy)(void *))
 {
+	/* QPs and SRQs begin alike. */
+	struct ibv_qp *element = event->element.qp;
 	pthread_t thread;
 	void *ret;
 
 	ASSERT_EQ(0, pthread_create(&thread, NULL, destroy, &self->rig));
 	usleep(SHORT_MS * 1000);
 	EXPECT_EQ(EBUSY, pthread_tryjoin_np(thread, &ret));
+	/* Who has the event may look at it until then. */
+	EXPECT_EQ(self->rig.context, element->context);
+	EXPECT_EQ(NULL, element->qp_context);
 	ibv_ack_async_event(event);
 	ASSERT_EQ(0, pthread_join(thread, &ret));
 	EXPECT_EQ(NULL, ret);

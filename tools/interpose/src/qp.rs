@@ -260,12 +260,20 @@ pub(crate) unsafe fn destroy(qp: *mut ibv_qp) -> c_int {
         Kind::Send(send) => send.destroy(),
         Kind::Recv(_) => 0,
     };
-    if errno == 0 {
-        // It gives back what it holds, but for its place.
-        drop(QPS.remove(qp).map(|qp| qp.kind));
-        element::wait_acknowledged(Element::Qp(qp));
+    if errno != 0 {
+        return errno;
     }
-    errno
+    if let Some(known) = QPS.remove(qp) {
+        let place = Box::into_raw(known);
+        // It gives back what it holds, but for its place: who has an event of it may look at
+        // what the program has of it until he acknowledges that.
+        // SAFETY: Of the table. From here on this counts as moved out.
+        unsafe { ptr::drop_in_place(&raw mut (*place).kind) };
+        element::wait_acknowledged(Element::Qp(qp));
+        // SAFETY: It was a box; of what need not be dropped.
+        drop(unsafe { Box::from_raw(place.cast::<MaybeUninit<Qp>>()) });
+    }
+    0
 }
 
 /// The context is being closed: gives back what its QPs have of the kernel module. What they
