@@ -172,6 +172,31 @@ TEST_F_TIMEOUT(forking, child_closes, TIMEOUT)
 	EXPECT_EQ(NULL, traffic(&self->rig, RIG_BUF_SIZE));
 }
 
+/* What it opens after that has nothing to do with what it closed, wherever it is. */
+TEST_F_TIMEOUT(forking, child_closes_and_opens, TIMEOUT)
+{
+	struct ibv_device *device = self->rig.context->device;
+	struct ibv_context *own;
+	pid_t child;
+	int i;
+
+	fflush(NULL);
+	child = fork();
+	if (!child) {
+		alarm(60);
+		if (ibv_close_device(self->rig.context))
+			_exit(1);
+		for (i = 0; i < 8; i++) {
+			own = ibv_open_device(device);
+			if (!own || ibv_close_device(own))
+				_exit(2);
+		}
+		_exit(0);
+	}
+	EXPECT_EQ(0, ends(child));
+	EXPECT_EQ(NULL, traffic(&self->rig, RIG_BUF_SIZE));
+}
+
 TEST_F_TIMEOUT(forking, child_opens_its_own, TIMEOUT)
 {
 	struct rig own;

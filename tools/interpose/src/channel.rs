@@ -147,12 +147,15 @@ pub(crate) unsafe fn destroy(shell: *mut ibv_comp_channel) -> c_int {
 /// The context is being closed: gives back what its channels have of the kernel module. Their
 /// descriptors stay open, as those of libibverbs do, for who polls them.
 pub(crate) fn abandon(context: *mut ibv_context) {
-    // SAFETY: The program has the shell, and the context is the same all the time.
-    let is_of_it = |channel: &Channel| unsafe { channel.shell.as_ref() }.context == context;
-    for channel in CHANNELS.remove_all(is_of_it) {
+    for channel in CHANNELS.remove_all(|channel| channel.is_of(context)) {
         let Channel { epoll, queue, .. } = *channel;
         mem::forget((epoll, queue));
     }
+}
+
+/// The context is being closed in a child: its channels are those of another process.
+pub(crate) fn disown(context: *mut ibv_context) {
+    mem::forget(CHANNELS.remove_all(|channel| channel.is_of(context)));
 }
 
 /// Calls `f` with the mutex under which libibverbs counts the CQs of channels.
@@ -237,6 +240,11 @@ impl Channel {
                 signaled: false,
             }),
         })
+    }
+
+    fn is_of(&self, context: *mut ibv_context) -> bool {
+        // SAFETY: The program has the shell, and the context is the same all the time.
+        unsafe { self.shell.as_ref() }.context == context
     }
 
     /// The channel that the device's CQs are made with.

@@ -224,8 +224,15 @@ pub(crate) fn forget(verbs: *mut ibv_context) {
         events.restore();
     }
     if !context.process.is_this() {
-        // A child closes what is its parent's, who goes on.
-        context.regions.leak();
+        // A child closes what is its parent's, who goes on: nothing of it is closed, and none
+        // of it is taken for that of a context which gets the same address. A thread of the
+        // parent may have the locks.
+        qp::disown(verbs);
+        srq::disown(verbs);
+        cq::disown(&context);
+        channel::disown(verbs);
+        mem::forget(mem::take(&mut context.regions));
+        xrcd::disown(verbs);
         return;
     }
     // First the thread, which looks at the rest.

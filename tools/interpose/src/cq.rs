@@ -9,6 +9,7 @@
 
 use std::{
     ffi::{c_int, c_uint, c_void},
+    mem,
     ptr::{self, NonNull},
     sync::{
         atomic::{AtomicU64, AtomicUsize, Ordering},
@@ -456,6 +457,11 @@ pub(crate) unsafe fn destroy(verbs: *mut ibv_cq) -> c_int {
 /// The context is being closed: forgets its CQs.
 pub(crate) fn abandon(context: &Context) {
     CQS.remove_all(|cq| ptr::eq(cq.context, context));
+}
+
+/// The context is being closed in a child: what its CQs have is that of another process.
+pub(crate) fn disown(context: &Context) {
+    mem::forget(CQS.remove_all(|cq| ptr::eq(cq.context, context)));
 }
 
 /// # Safety

@@ -71,7 +71,10 @@ struct Open {
 
 static OPEN: LazyLock<Open> = LazyLock::new(Open::default);
 
-fn open() -> MutexGuard<'static, HashMap<Element, u32>> {
+pub(crate) type OpenGuard = MutexGuard<'static, HashMap<Element, u32>>;
+
+/// No event is got or acknowledged as long as the guard is there.
+pub(crate) fn open() -> OpenGuard {
     OPEN.events.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

@@ -14,7 +14,7 @@ use std::{
     },
 };
 
-use crate::{cq, ioctl, table};
+use crate::{cq, element, ioctl, table};
 
 static GENERATION: AtomicU32 = AtomicU32::new(0);
 static HELD: Held = Held(UnsafeCell::new(None));
@@ -35,7 +35,14 @@ impl Process {
 
 /// The locks that all contexts share, while the process forks: the child must not inherit one
 /// that a thread holds which it has not got.
-struct Held(UnsafeCell<Option<(cq::AddingGuard, table::WriteGuard, ioctl::WriteGuard)>>);
+struct Held(UnsafeCell<Option<Guards>>);
+
+type Guards = (
+    cq::AddingGuard,
+    table::WriteGuard,
+    ioctl::WriteGuard,
+    element::OpenGuard,
+);
 
 // SAFETY: It belongs to who has the locks.
 unsafe impl Sync for Held {}
@@ -52,7 +59,7 @@ pub(crate) fn watch() {
 extern "C" fn before() {
     // In the order in which they are taken everywhere.
     let adding = cq::adding();
-    let guards = (adding, table::write(), ioctl::write());
+    let guards = (adding, table::write(), ioctl::write(), element::open());
     // SAFETY: This thread has the locks.
     unsafe { *HELD.0.get() = Some(guards) };
 }

@@ -11,7 +11,6 @@
 use std::{
     collections::HashMap,
     ffi::{c_int, c_uint, c_void},
-    mem,
     ptr::{self, NonNull},
     sync::{Mutex, MutexGuard, PoisonError},
 };
@@ -150,13 +149,6 @@ impl Regions {
             unsafe { region.show(mr.as_ptr()) };
         }
         inner.regions.insert(mr.as_ptr() as usize, region);
-    }
-
-    /// Keeps the kernel module's part of it, which is that of another process.
-    pub(crate) fn leak(&self) {
-        for region in self.lock().regions.values_mut() {
-            mem::forget(region.module.take());
-        }
     }
 
     /// # Safety

@@ -67,6 +67,11 @@ impl Qp {
         pointer
     }
 
+    fn is_of(&self, context: *mut ibv_context) -> bool {
+        // SAFETY: The program has the shell, and the context is the same all the time.
+        unsafe { (*self.shell.get()).qp_base.context == context }
+    }
+
     /// The XRC_SEND QP, if it is one.
     pub(crate) fn send(&self) -> Option<&SendQp> {
         match &self.kind {
@@ -279,13 +284,16 @@ pub(crate) unsafe fn destroy(qp: *mut ibv_qp) -> c_int {
 /// The context is being closed: gives back what its QPs have of the kernel module. What they
 /// have of the device goes with the real context.
 pub(crate) fn abandon(context: *mut ibv_context) {
-    // SAFETY: The program has the shell, and the context is the same all the time.
-    let is_of_it = |qp: &Qp| unsafe { (*qp.shell.get()).qp_base.context } == context;
-    for qp in QPS.remove_all(is_of_it) {
+    for qp in QPS.remove_all(|qp| qp.is_of(context)) {
         if qp.send().is_some() {
             mem::forget(qp);
         }
     }
+}
+
+/// The context is being closed in a child: its QPs are those of another process.
+pub(crate) fn disown(context: *mut ibv_context) {
+    mem::forget(QPS.remove_all(|qp| qp.is_of(context)));
 }
 
 /// # Safety

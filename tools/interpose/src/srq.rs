@@ -2,7 +2,7 @@
 
 //! XRC SRQs: ibv_create_srq_ex(3) with `IBV_SRQT_XRC`.
 
-use std::{cell::UnsafeCell, ffi::c_int, ptr, slice};
+use std::{cell::UnsafeCell, ffi::c_int, mem, ptr, slice};
 
 use ibxrc::{verbs::*, Sge, SrqAttr, SrqOptions};
 
@@ -233,8 +233,12 @@ pub(crate) unsafe fn destroy(srq: *mut ibv_srq) -> c_int {
 
 /// The context is being closed: destroys its SRQs.
 pub(crate) fn abandon(context: *mut ibv_context) {
-    // SAFETY: The program has the shell, and the context is the same all the time.
-    SRQS.remove_all(|srq| unsafe { (*srq.shell.get()).context } == context);
+    SRQS.remove_all(|srq| srq.is_of(context));
+}
+
+/// The context is being closed in a child: its SRQs are those of another process.
+pub(crate) fn disown(context: *mut ibv_context) {
+    mem::forget(SRQS.remove_all(|srq| srq.is_of(context)));
 }
 
 /// # Safety
@@ -272,6 +276,11 @@ pub(crate) unsafe extern "C" fn post_recv(
 }
 
 impl Srq {
+    fn is_of(&self, context: *mut ibv_context) -> bool {
+        // SAFETY: The program has the shell, and the context is the same all the time.
+        unsafe { (*self.shell.get()).context == context }
+    }
+
     /// Whether it may have the size that it is to be modified to: its ring stays as it is,
     /// which is enough for fewer work requests as well. An errno value.
     fn may_have(&self, attr: &ibv_srq_attr, mask: u32) -> c_int {

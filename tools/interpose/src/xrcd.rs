@@ -3,7 +3,7 @@
 //! XRC domains: ibv_open_xrcd(3).
 
 use std::{
-    mem::MaybeUninit,
+    mem::{self, MaybeUninit},
     os::fd::BorrowedFd,
     ptr,
     sync::atomic::{AtomicUsize, Ordering},
@@ -76,6 +76,11 @@ pub(crate) unsafe fn of<'a>(xrcd: *const ibv_xrcd) -> Option<&'a Xrcd> {
 /// The context is being closed: closes its domains.
 pub(crate) fn abandon(context: *mut ibv_context) {
     XRCDS.remove_all(|xrcd| xrcd.shell.context == context);
+}
+
+/// The context is being closed in a child: its domains are those of another process.
+pub(crate) fn disown(context: *mut ibv_context) {
+    mem::forget(XRCDS.remove_all(|xrcd| xrcd.shell.context == context));
 }
 
 /// # Safety
