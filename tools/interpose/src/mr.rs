@@ -9,7 +9,7 @@
 //! first is made.
 
 use std::{
-    collections::HashMap,
+    collections::{hash_map::Entry, HashMap},
     ffi::{c_int, c_uint, c_void},
     ptr::{self, NonNull},
     sync::{Mutex, MutexGuard, PoisonError},
@@ -64,6 +64,8 @@ struct Inner {
     /// By the address of the `ibv_mr`.
     regions: HashMap<usize, Region>,
     joined: HashMap<Pd, Joined>,
+    /// How many XRC SRQs a protection domain has, if it has some.
+    srqs: HashMap<Pd, usize>,
 }
 
 // SAFETY: The pointers are used as long as what they point to is there, and `Xrcd` is for all
@@ -83,14 +85,16 @@ impl Regions {
     ///
     /// # Safety
     ///
-    /// Both are good. The program does not deregister memory at the same time.
+    /// Both are good.
     pub(crate) unsafe fn join(&self, pd: *mut ibv_pd, xrcd: *mut ibv_xrcd) {
         // SAFETY: The caller's word.
         let (id, Some(xrcd)) = (unsafe { Pd::of(pd) }, unsafe { xrcd::of(xrcd) }) else {
             return;
         };
         let mut inner = self.lock();
-        let Inner { regions, joined } = &mut *inner;
+        let Inner {
+            regions, joined, ..
+        } = &mut *inner;
         if joined.contains_key(&id) {
             return;
         }
@@ -106,6 +110,27 @@ impl Regions {
         }
     }
 
+    /// A protection domain has one XRC SRQ more, which keeps it from being deallocated.
+    ///
+    /// # Safety
+    ///
+    /// It is good.
+    pub(crate) unsafe fn keep(&'static self, pd: *mut ibv_pd) -> PdUser {
+        // SAFETY: The caller's word.
+        let pd = unsafe { Pd::of(pd) };
+        *self.lock().srqs.entry(pd).or_default() += 1;
+        PdUser { regions: self, pd }
+    }
+
+    /// # Safety
+    ///
+    /// A good protection domain.
+    unsafe fn is_kept(&self, pd: *mut ibv_pd) -> bool {
+        // SAFETY: The caller's word.
+        let pd = unsafe { Pd::of(pd) };
+        self.lock().srqs.contains_key(&pd)
+    }
+
     /// The domain is going to be closed.
     pub(crate) fn leave(&self, xrcd: &Xrcd) {
         let xrcd = NonNull::from(xrcd);
@@ -115,7 +140,9 @@ impl Regions {
     /// Makes the memory of protection domains that of the device alone.
     fn part(&self, which: impl Fn(&Joined) -> bool) {
         let mut inner = self.lock();
-        let Inner { regions, joined } = &mut *inner;
+        let Inner {
+            regions, joined, ..
+        } = &mut *inner;
         joined.retain(|pd, joint| {
             if !which(joint) {
                 return true;
@@ -163,6 +190,23 @@ impl Regions {
 
     fn remove(&self, mr: *mut ibv_mr) -> Option<Region> {
         self.lock().regions.remove(&(mr as usize))
+    }
+}
+
+/// An XRC SRQ of a protection domain.
+pub(crate) struct PdUser {
+    regions: &'static Regions,
+    pd: Pd,
+}
+
+impl Drop for PdUser {
+    fn drop(&mut self) {
+        if let Entry::Occupied(mut srqs) = self.regions.lock().srqs.entry(self.pd) {
+            *srqs.get_mut() -= 1;
+            if *srqs.get() == 0 {
+                srqs.remove();
+            }
+        }
     }
 }
 
@@ -380,6 +424,10 @@ pub(crate) unsafe fn dereg(mr: *mut ibv_mr) -> c_int {
 pub(crate) unsafe fn dealloc_pd(pd: *mut ibv_pd) -> c_int {
     // SAFETY: The caller's word.
     let context = unsafe { context::of((*pd).context) };
+    // SAFETY: As above.
+    if context.is_some_and(|context| unsafe { context.regions.is_kept(pd) }) {
+        return libc::EBUSY;
+    }
     // SAFETY: As above.
     let errno = unsafe { (real().dealloc_pd)(pd) };
     if let (Some(context), 0) = (context, errno) {

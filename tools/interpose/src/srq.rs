@@ -11,6 +11,7 @@ use crate::{
     cq::User,
     element::{self, Element},
     events::Subject,
+    mr::PdUser,
     real::real,
     report,
     table::Table,
@@ -30,6 +31,7 @@ pub(crate) struct Srq {
     // Dropped after the SRQ.
     _cq: User,
     _domain: Member,
+    _pd: PdUser,
 }
 
 // SAFETY: What it consists of is; the shell is the program's.
@@ -87,7 +89,7 @@ pub(crate) unsafe extern "C" fn create_ex(
 ///
 /// See ibv_create_srq_ex(3).
 unsafe fn create(
-    context: &Context,
+    context: &'static Context,
     attr: &mut ibv_srq_init_attr_ex,
     element: Element,
 ) -> Result<Srq, c_int> {
@@ -121,7 +123,10 @@ unsafe fn create(
         })
         .map_err(|error| report::failed("ibv_create_srq_ex", &error))?;
     // SAFETY: As above.
-    unsafe { context.regions.join(attr.pd, attr.xrcd) };
+    let pd = unsafe {
+        context.regions.join(attr.pd, attr.xrcd);
+        context.regions.keep(attr.pd)
+    };
     attr.attr.max_wr = srq.entries();
     attr.attr.max_sge = wanted.max_sge;
     let shell = ibv_srq {
@@ -137,6 +142,7 @@ unsafe fn create(
         subject,
         _cq: cq,
         _domain: domain,
+        _pd: pd,
     })
 }
 
