@@ -74,7 +74,7 @@ impl SendQp {
         })?;
         // SAFETY: As above.
         let sender = Arc::new(unsafe { Sender::new(real_qp, ini) });
-        sends.add(&sender);
+        sends.add(cq.cq(), &sender);
         if let Some(events) = &context.events {
             events.substitute(Element::Qp(real_qp.as_ptr()), element);
         }
@@ -172,7 +172,7 @@ impl SendQp {
         if let Some(events) = &cq.context().events {
             events.substitute_gone(Element::Qp(self.sender.real.as_ptr()));
         }
-        cq.sends.remove(cq, self.sender.qp_num());
+        cq.sends.remove(cq, &self.sender);
         cq.sends.release(self.hidden, self.room);
         0
     }

@@ -9,7 +9,7 @@
 //! only be posted then.
 
 use std::{
-    collections::{HashMap, VecDeque},
+    collections::{hash_map::Entry, HashMap, VecDeque},
     ffi::c_int,
     mem::MaybeUninit,
     ptr::NonNull,
@@ -126,16 +126,23 @@ impl Sends {
         }
     }
 
-    pub(crate) fn add(&self, sender: &Arc<Sender>) {
-        self.lock().senders.insert(sender.qp_num(), sender.clone());
+    pub(crate) fn add(&self, cq: &Cq, sender: &Arc<Sender>) {
+        let mut inner = self.lock();
+        // One that was destroyed may have had its number, and completions.
+        inner.drain(self.context, cq);
+        inner.senders.insert(sender.qp_num(), sender.clone());
     }
 
-    /// Forgets a QP that was destroyed, and what of it is still in the CQs: another one may
-    /// get its number.
-    pub(crate) fn remove(&self, cq: &Cq, qp_num: u32) {
+    /// Forgets a QP that was destroyed, and what of it is still in the CQs.
+    pub(crate) fn remove(&self, cq: &Cq, sender: &Arc<Sender>) {
         let mut inner = self.lock();
         inner.drain(self.context, cq);
-        inner.senders.remove(&qp_num);
+        // Another one may have its number already.
+        if let Entry::Occupied(entry) = inner.senders.entry(sender.qp_num()) {
+            if Arc::ptr_eq(entry.get(), sender) {
+                entry.remove();
+            }
+        }
     }
 
     /// # Safety
