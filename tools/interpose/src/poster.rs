@@ -109,7 +109,8 @@ unsafe fn add<'a>(qp: *mut ibv_qp_ex, opcode: ibv_wr_opcode) -> &'a mut ibv_send
         wr: ibv_send_wr {
             wr_id,
             opcode,
-            send_flags,
+            // Whether data is inline tell the functions that set it.
+            send_flags: send_flags & !IBV_SEND_INLINE,
             ..Default::default()
         },
         sges: Vec::new(),
@@ -169,8 +170,13 @@ unsafe extern "C" fn complete(qp: *mut ibv_qp_ex) -> c_int {
             built.wr.next = next;
             next = &mut built.wr;
         }
-        let mut bad = ptr::null_mut();
-        let errno = qp::post_send(qp.cast(), next, &mut bad);
+        let send = qp::of(qp.cast()).and_then(qp::Qp::send);
+        let errno = match list.len() {
+            0 => 0,
+            n => send.map_or(libc::EINVAL, |send| {
+                send.post(next, &mut ptr::null_mut(), n > 1)
+            }),
+        };
         libc::pthread_mutex_unlock(lock_of(qp));
         errno
     }

@@ -323,7 +323,7 @@ pub(crate) unsafe extern "C" fn post_send(
     if let Some(this) = unsafe { of(qp) } {
         return match &this.kind {
             // SAFETY: As above.
-            Kind::Send(send) => unsafe { send.post(wr, bad) },
+            Kind::Send(send) => unsafe { send.post(wr, bad, false) },
             // SAFETY: As above.
             Kind::Recv(_) => unsafe { refuse(wr, bad) },
         };

@@ -114,14 +114,20 @@ impl SendQp {
         &self.poster
     }
 
-    /// An errno value.
+    /// Posts a list of work requests; with `whole` all of them or, if one is bad, none. An
+    /// errno value.
     ///
     /// # Safety
     ///
     /// See ibv_post_send(3).
-    pub(crate) unsafe fn post(&self, wr: *mut ibv_send_wr, bad: *mut *mut ibv_send_wr) -> c_int {
+    pub(crate) unsafe fn post(
+        &self,
+        wr: *mut ibv_send_wr,
+        bad: *mut *mut ibv_send_wr,
+        whole: bool,
+    ) -> c_int {
         // SAFETY: The caller's word.
-        let (behind, errno) = unsafe { self.sender.post(wr, bad) };
+        let (behind, errno) = unsafe { self.sender.post(wr, bad, whole) };
         if behind {
             let cq = self.cq.cq();
             cq.sends.behind(cq);

@@ -5,6 +5,7 @@
 use std::{
     collections::VecDeque,
     ffi::c_int,
+    iter,
     ptr::NonNull,
     sync::{
         atomic::{AtomicBool, Ordering},
@@ -54,8 +55,8 @@ impl Sender {
         self.behind.load(Ordering::Relaxed)
     }
 
-    /// Posts a list of work requests. Returns whether somebody has to see to it that all of
-    /// them get on, and an errno value.
+    /// Posts a list of work requests; with `whole` all of them or, if one is bad, none. Returns
+    /// whether somebody has to see to it that all of them get on, and an errno value.
     ///
     /// # Safety
     ///
@@ -64,12 +65,21 @@ impl Sender {
         &self,
         mut wr: *mut ibv_send_wr,
         bad: *mut *mut ibv_send_wr,
+        whole: bool,
     ) -> (bool, c_int) {
         let mut guard = self.ini();
         let Some(ini) = guard.as_mut() else {
             return (false, libc::EINVAL);
         };
         let mut result = 0;
+        if whole {
+            // SAFETY: The caller's word.
+            let list = iter::successors(unsafe { wr.as_ref() }, |wr| unsafe { wr.next.as_ref() });
+            // SAFETY: As above.
+            if let Err(error) = unsafe { ini.check(list) } {
+                return (ini.is_behind(), error.errno().raw());
+            }
+        }
         // SAFETY: The caller's word.
         while let Some(request) = unsafe { wr.as_ref() } {
             // SAFETY: As above.

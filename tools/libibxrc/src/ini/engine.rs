@@ -139,9 +139,11 @@ impl<W> Engine<W> {
         })
     }
 
-    /// There is no room for another request.
-    pub(super) fn is_full(&self) -> bool {
-        self.started.len() + self.waiting.len() >= self.max
+    /// There is room for so many more requests.
+    pub(super) fn has_room_for(&self, n: usize) -> bool {
+        n <= self
+            .max
+            .saturating_sub(self.started.len() + self.waiting.len())
     }
 
     /// Takes a request. On error nothing has changed.
@@ -150,7 +152,7 @@ impl<W> Engine<W> {
         queue: &mut impl Queue<W>,
         request: Request<W>,
     ) -> Result<(), Errno> {
-        if self.is_full() {
+        if !self.has_room_for(1) {
             return Err(Errno::ENOMEM);
         }
         let mut new = Pending {

@@ -100,20 +100,25 @@ impl Memory {
         self.sge(start, HEADER_LEN)
     }
 
-    /// Copies inline data of the request of this number, of which as many are outstanding at
-    /// most as there are areas. EINVAL: it is too long.
+    /// EINVAL: so much inline data is too long.
+    pub(super) fn has_area_for(&self, sges: &[ibv_sge]) -> Result<()> {
+        let len: u64 = sges.iter().map(|sge| u64::from(sge.length)).sum();
+        match len <= self.copy_len as u64 {
+            true => Ok(()),
+            false => Err(Error::invalid(format!(
+                "{len} bytes of inline data, where the INI QP was made for {}",
+                self.copy_len
+            ))),
+        }
+    }
+
+    /// Copies inline data, for which there is an area, of the request of this number. As many
+    /// are outstanding at most as there are areas.
     ///
     /// # Safety
     ///
     /// The memory that `sges` names may be read.
-    pub(super) unsafe fn copy(&mut self, number: u64, sges: &[ibv_sge]) -> Result<ibv_sge> {
-        let len: u64 = sges.iter().map(|sge| u64::from(sge.length)).sum();
-        if len > self.copy_len as u64 {
-            return Err(Error::invalid(format!(
-                "{len} bytes of inline data, where the INI QP was made for {}",
-                self.copy_len
-            )));
-        }
+    pub(super) unsafe fn copy(&mut self, number: u64, sges: &[ibv_sge]) -> ibv_sge {
         let area = (number % self.copies.max(1)) as usize;
         let start = self.headers as usize * HEADER_LEN + area * self.copy_len;
         let mut at = start;
@@ -128,7 +133,7 @@ impl Memory {
             }
             at += sge.length as usize;
         }
-        Ok(self.sge(start, at - start))
+        self.sge(start, at - start)
     }
 }
 

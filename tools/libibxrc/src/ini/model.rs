@@ -228,7 +228,7 @@ impl User {
             fetches,
             fence,
         };
-        let full = self.engine.is_full();
+        let full = !self.engine.has_room_for(1);
         match self.engine.submit(&mut self.qp, request) {
             Ok(()) => {
                 assert!(!full);

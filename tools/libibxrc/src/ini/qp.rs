@@ -136,22 +136,14 @@ impl IniQp {
     /// `IBV_SEND_INLINE`, until this returns.
     pub unsafe fn post(&mut self, wr: &ibv_send_wr) -> Result<()> {
         // SAFETY: The caller's word.
-        let mut work = unsafe { Work::new(wr, self.limits.message)? };
-        if self.engine.is_full() {
+        let mut work = unsafe { self.take(wr)? };
+        if !self.engine.has_room_for(1) {
             return Err(refused(Errno::ENOMEM));
         }
         if work.is_inline() && !work.sges().is_empty() {
             // SAFETY: The caller's word.
-            let copy = unsafe { self.memory.copy(self.accepted, work.sges())? };
+            let copy = unsafe { self.memory.copy(self.accepted, work.sges()) };
             work.set_sge(copy);
-        }
-        let sges = work.sges().len() + usize::from(work.has_header());
-        if sges > self.limits.sges {
-            return Err(Error::invalid(format!(
-                "{sges} elements of a scatter list, the header of an immediate included, \
-                 where the RC QP has {}",
-                self.limits.sges
-            )));
         }
         let request = Request {
             steps: work.steps(),
@@ -164,6 +156,49 @@ impl IniQp {
         engine.submit(&mut rc, request).map_err(refused)?;
         self.accepted += 1;
         Ok(())
+    }
+
+    /// Tells whether [`IniQp::post`] would refuse one of these work requests, as far as that
+    /// depends on them and on how many are outstanding.
+    ///
+    /// # Safety
+    ///
+    /// As for [`IniQp::post`].
+    pub unsafe fn check<'w>(&self, wrs: impl IntoIterator<Item = &'w ibv_send_wr>) -> Result<()> {
+        let mut n = 0;
+        for wr in wrs {
+            // SAFETY: The caller's word.
+            unsafe { self.take(wr)? };
+            n += 1;
+        }
+        match self.engine.has_room_for(n) {
+            true => Ok(()),
+            false => Err(refused(Errno::ENOMEM)),
+        }
+    }
+
+    /// A work request that the RC QP can have.
+    ///
+    /// # Safety
+    ///
+    /// `sg_list` has `num_sge` elements.
+    unsafe fn take(&self, wr: &ibv_send_wr) -> Result<Work> {
+        // SAFETY: The caller's word.
+        let work = unsafe { Work::new(wr, self.limits.message)? };
+        let mut sges = work.sges().len();
+        if work.is_inline() {
+            self.memory.has_area_for(work.sges())?;
+            sges = sges.min(1);
+        }
+        sges += usize::from(work.has_header());
+        if sges > self.limits.sges {
+            return Err(Error::invalid(format!(
+                "{sges} elements of a scatter list, the header of an immediate included, \
+                 where the RC QP has {}",
+                self.limits.sges
+            )));
+        }
+        Ok(work)
     }
 
     /// Takes a completion of the RC QP's send queue, and returns that of the user's work
