@@ -42,6 +42,8 @@ fn main() {
         // Made of these are deprecated or inline calls that nobody here needs.
         .blocklist_item("_?ibv_(flow|exp|cm|values|alloc_parent).*")
         .raw_line("use super::uapi::*;")
+        // A thread that waits in these may be cancelled.
+        .override_abi(bindgen::Abi::CUnwind, "ibxrc_ofed_get_(async|cq)_event")
         .generate()
         .expect("libibverbs-dev is installed")
         .write_to_file(out.join("verbs.rs"))

@@ -51,6 +51,7 @@ static void test_modify(struct ibv_srq *srq)
 		 event.event_type == IBV_EVENT_GID_CHANGE);
 	report(event.event_type == IBV_EVENT_SRQ_LIMIT_REACHED &&
 	       event.element.srq == srq, "and is reached");
+	ibv_ack_async_event(&event);
 }
 
 static void test_messages(struct ibv_srq *srq, struct ibv_qp *qp, uint32_t qpn)

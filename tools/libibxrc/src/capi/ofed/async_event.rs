@@ -4,6 +4,7 @@
 
 use std::{
     ffi::c_int,
+    mem::MaybeUninit,
     os::fd::{AsFd, BorrowedFd},
 };
 
@@ -12,7 +13,7 @@ use super::{
     fail,
     libibverbs::Libibverbs,
     lock, set_errno, srq,
-    wait::{wait, Ready},
+    wait::{ready, test_cancel, uncancelled, until_ready, Next, Ready},
 };
 use crate::{error::Result, verbs::*, EventKind};
 
@@ -31,64 +32,87 @@ fn told(device: &Device, kind: EventKind) -> Option<ibxrc_ofed_async_event> {
         _ => return None,
     };
     event.event_type = event_type;
-    event.element.srq = device.srq(srq_num)?;
+    event.element.srq = device.has_event(srq_num)?;
     Some(event)
 }
 
-/// `None`: the next event is libibverbs'.
+/// Takes the next event, without waiting for it.
 ///
 /// # Safety
 ///
 /// A good context.
-unsafe fn get(
+unsafe fn take(
+    lib: &Libibverbs,
     context: *mut ibv_context,
-    device: &Device,
-) -> Result<Option<ibxrc_ofed_async_event>> {
+) -> Result<Next<ibxrc_ofed_async_event>> {
+    let Some(device) = Device::find(context) else {
+        return Ok(Next::Theirs);
+    };
+    let _reading = lock(&device.reading);
     // SAFETY: The caller's word: its descriptor is open.
     let theirs = unsafe { BorrowedFd::borrow_raw((*context).async_fd) };
     loop {
-        match wait(theirs, device.events.as_fd(), "wait for an event")? {
-            Ready::Theirs => return Ok(None),
-            Ready::Ours => match device.events.try_read() {
+        match ready(theirs, device.events.as_fd(), "wait for an event")? {
+            Err(both) => return Ok(Next::Wait(both)),
+            Ok(Ready::Theirs) => {
+                let mut event = MaybeUninit::<ibxrc_ofed_async_event>::uninit();
+                // SAFETY: The caller's word. The layout is that of libibverbs.
+                let got = unsafe { (lib.get_async_event)(context, event.as_mut_ptr().cast()) };
+                if got != 0 {
+                    return Ok(Next::Return(None));
+                }
+                // SAFETY: It was written to.
+                return Ok(Next::Return(Some(unsafe { event.assume_init() })));
+            }
+            Ok(Ready::Ours) => match device.events.try_read() {
                 Ok(Some(event)) => {
-                    if let Some(event) = told(device, event.kind) {
-                        return Ok(Some(event));
+                    if let Some(event) = told(&device, event.kind) {
+                        return Ok(Next::Return(Some(event)));
                     }
                 }
                 Ok(None) => (),
                 // The device is gone, as libibverbs tells.
-                Err(_) => return Ok(None),
+                Err(_) => return Ok(Next::Theirs),
             },
         }
     }
+}
+
+fn failed(errno: c_int) -> c_int {
+    set_errno(errno);
+    -1
 }
 
 /// # Safety
 ///
 /// See `infiniband/xrc_ofed.h`.
 #[no_mangle]
-pub(super) unsafe extern "C" fn ibxrc_ofed_get_async_event(
+pub(super) unsafe extern "C-unwind" fn ibxrc_ofed_get_async_event(
     context: *mut ibv_context,
     event: *mut ibxrc_ofed_async_event,
 ) -> c_int {
-    let device = Device::find(context);
-    let _waiting = device.as_ref().map(|device| lock(&device.waiting));
-    let result = match &device {
-        // SAFETY: The caller's word.
-        Some(device) => unsafe { get(context, device) },
-        None => Ok(None),
+    let lib = match Libibverbs::get() {
+        Ok(lib) => lib,
+        Err(error) => return failed(fail(error)),
     };
-    match result.and_then(|ours| Ok((ours, Libibverbs::get()?))) {
-        Ok((Some(ours), _)) => {
-            // SAFETY: The caller's word.
-            unsafe { event.write(ours) };
-            0
-        }
-        // SAFETY: As above.
-        Ok((None, lib)) => unsafe { (lib.get_async_event)(context, event.cast()) },
-        Err(error) => {
-            set_errno(fail(error));
-            -1
+    test_cancel();
+    loop {
+        // SAFETY: The caller's word.
+        let both = match uncancelled(|| unsafe { take(lib, context) }.map_err(fail)) {
+            Ok(Next::Wait(both)) => both,
+            // SAFETY: As above.
+            Ok(Next::Theirs) => return unsafe { (lib.get_async_event)(context, event.cast()) },
+            Ok(Next::Return(Some(taken))) => {
+                // SAFETY: As above.
+                unsafe { event.write(taken) };
+                return 0;
+            }
+            // libibverbs has set errno.
+            Ok(Next::Return(None)) => return -1,
+            Err(errno) => return failed(errno),
+        };
+        if let Err(errno) = until_ready(both) {
+            return failed(errno.raw());
         }
     }
 }
@@ -102,12 +126,12 @@ pub(super) unsafe extern "C" fn ibxrc_ofed_ack_async_event(event: *mut ibxrc_ofe
     let given = unsafe { &*event };
     let ours = match given.event_type {
         IBV_EVENT_SRQ_ERR | IBV_EVENT_SRQ_LIMIT_REACHED => {
-            // SAFETY: Such an event has an SRQ, which is there until it is acknowledged.
-            unsafe { srq::of(given.element.srq) }.is_some()
+            // SAFETY: Such an event has an SRQ.
+            srq::ACKS.acknowledge(unsafe { given.element.srq })
         }
+        // Nothing waits for the acknowledgement of these.
         event_type => event_type & IBV_XRC_QP_EVENT_FLAG != 0,
     };
-    // Nothing waits for the acknowledgement of ours.
     if let (false, Ok(lib)) = (ours, Libibverbs::get()) {
         // SAFETY: As above.
         unsafe { (lib.ack_async_event)(event.cast()) };

@@ -15,17 +15,21 @@ use super::{
     libibverbs::Libibverbs,
     lock, qp, set_errno,
     table::Shared,
-    wait::{wait, Ready},
+    wait::{ready, test_cancel, uncancelled, until_ready, Next, Ready},
 };
-use crate::{error::Result, verbs::*, CompChannel, Context};
+use crate::{
+    error::{Errno, Result},
+    verbs::*,
+    CompChannel, Context,
+};
 
 static CHANNELS: Shared<Channel> = Shared::new();
 
 /// The kernel module's side of a completion channel, as long as CQs have it.
 pub(super) struct Channel {
     module: CompChannel,
-    /// Who waits for an event; the others wait for him.
-    waiting: Mutex<()>,
+    /// Held while somebody takes an event, for which he does not wait.
+    reading: Mutex<()>,
 }
 
 impl Channel {
@@ -33,7 +37,7 @@ impl Channel {
         CHANNELS.get_or_make(channel, || {
             Ok(Channel {
                 module: module.create_comp_channel()?,
-                waiting: Mutex::new(()),
+                reading: Mutex::new(()),
             })
         })
     }
@@ -44,7 +48,7 @@ impl Channel {
 }
 
 /// An event of the kernel module, if there is one of a CQ that is still there.
-fn take(channel: &Channel) -> Result<Option<*mut ibv_cq>> {
+fn take_ours(channel: &Channel) -> Result<Option<*mut ibv_cq>> {
     let Some(event) = channel.module.try_read()? else {
         return Ok(None);
     };
@@ -55,56 +59,86 @@ fn take(channel: &Channel) -> Result<Option<*mut ibv_cq>> {
     }))
 }
 
+/// An event of libibverbs. It may wait, with nothing to drop; `None`: errno is set.
+///
 /// # Safety
 ///
 /// See `infiniband/xrc_ofed.h`.
-unsafe fn get(channel: *mut ibv_comp_channel) -> Result<Option<*mut ibv_cq>> {
-    let lib = Libibverbs::get()?;
-    let ours = CHANNELS.get(channel);
-    let _waiting = ours.as_ref().map(|ours| lock(&ours.waiting));
-    if let Some(ours) = &ours {
-        // SAFETY: The caller's word: its descriptor is open.
-        let theirs = unsafe { BorrowedFd::borrow_raw((*channel).fd) };
-        loop {
-            match wait(theirs, ours.module.as_fd(), "wait for a completion event")? {
-                Ready::Theirs => break,
-                Ready::Ours => {
-                    if let Some(cq) = take(ours)? {
-                        return Ok(Some(cq));
-                    }
+unsafe fn take_theirs(lib: &Libibverbs, channel: *mut ibv_comp_channel) -> Option<*mut ibv_cq> {
+    let (mut cq, mut context) = (ptr::null_mut(), ptr::null_mut());
+    // SAFETY: The caller's word.
+    if unsafe { (lib.get_cq_event)(channel, &mut cq, &mut context) } != 0 {
+        return None;
+    }
+    let Some(of) = qp::completes_into(cq) else {
+        return Some(cq);
+    };
+    if let Some(known) = Cq::find(of) {
+        known.event_taken();
+    }
+    // The program knows nothing of the QP's own CQ, which is not gone before this.
+    // SAFETY: The event came from it.
+    unsafe { (lib.ack_cq_events)(cq, 1) };
+    Some(of)
+}
+
+/// Takes the next event, without waiting for it.
+///
+/// # Safety
+///
+/// See `infiniband/xrc_ofed.h`.
+unsafe fn take(lib: &Libibverbs, channel: *mut ibv_comp_channel) -> Result<Next<*mut ibv_cq>> {
+    let Some(ours) = CHANNELS.get(channel) else {
+        return Ok(Next::Theirs);
+    };
+    let _reading = lock(&ours.reading);
+    // SAFETY: The caller's word: its descriptor is open.
+    let theirs = unsafe { BorrowedFd::borrow_raw((*channel).fd) };
+    loop {
+        match ready(theirs, ours.module.as_fd(), "wait for a completion event")? {
+            Err(both) => return Ok(Next::Wait(both)),
+            // SAFETY: As above.
+            Ok(Ready::Theirs) => return Ok(Next::Return(unsafe { take_theirs(lib, channel) })),
+            Ok(Ready::Ours) => {
+                if let Some(cq) = take_ours(&ours)? {
+                    return Ok(Next::Return(Some(cq)));
                 }
             }
         }
     }
-    let (mut cq, mut context) = (ptr::null_mut(), ptr::null_mut());
-    // SAFETY: The caller's word.
-    if unsafe { (lib.get_cq_event)(channel, &mut cq, &mut context) } != 0 {
-        return Ok(None);
+}
+
+/// An errno value; 0: it is set.
+///
+/// # Safety
+///
+/// See `infiniband/xrc_ofed.h`.
+unsafe fn get(channel: *mut ibv_comp_channel) -> std::result::Result<*mut ibv_cq, c_int> {
+    let lib = Libibverbs::get().map_err(fail)?;
+    test_cancel();
+    loop {
+        // SAFETY: The caller's word.
+        match uncancelled(|| unsafe { take(lib, channel) }.map_err(fail))? {
+            Next::Return(found) => return found.ok_or(0),
+            // SAFETY: As above.
+            Next::Theirs => return unsafe { take_theirs(lib, channel) }.ok_or(0),
+            Next::Wait(both) => until_ready(both).map_err(Errno::raw)?,
+        }
     }
-    let Some(of) = qp::completes_into(cq) else {
-        return Ok(Some(cq));
-    };
-    // The program knows nothing of the QP's own CQ.
-    // SAFETY: The event came from it.
-    unsafe { (lib.ack_cq_events)(cq, 1) };
-    if let Some(known) = Cq::find(of) {
-        known.event_taken();
-    }
-    Ok(Some(of))
 }
 
 /// # Safety
 ///
 /// See `infiniband/xrc_ofed.h`.
 #[no_mangle]
-pub(super) unsafe extern "C" fn ibxrc_ofed_get_cq_event(
+pub(super) unsafe extern "C-unwind" fn ibxrc_ofed_get_cq_event(
     channel: *mut ibv_comp_channel,
     cq: *mut *mut ibv_cq,
     cq_context: *mut *mut c_void,
 ) -> c_int {
     // SAFETY: The caller's word.
     match unsafe { get(channel) } {
-        Ok(Some(found)) => {
+        Ok(found) => {
             // SAFETY: As above; the CQ is there as long as its event is not acknowledged.
             unsafe {
                 cq.write(found);
@@ -112,10 +146,10 @@ pub(super) unsafe extern "C" fn ibxrc_ofed_get_cq_event(
             }
             0
         }
-        // libibverbs has set errno.
-        Ok(None) => -1,
-        Err(error) => {
-            set_errno(fail(error));
+        Err(errno) => {
+            if errno != 0 {
+                set_errno(errno);
+            }
             -1
         }
     }

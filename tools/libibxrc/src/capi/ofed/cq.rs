@@ -27,9 +27,10 @@ use crate::{
 
 static CQS: Table<Cq> = Table::new();
 
-/// SRQs and QPs keep it.
 #[derive(Default)]
 pub(super) struct Cq {
+    /// SRQs and QPs that complete into it.
+    users: AtomicUsize,
     ring: OnceLock<Ring>,
     making: Mutex<()>,
     qps: RwLock<Vec<Arc<Qp>>>,
@@ -44,10 +45,27 @@ struct Ring {
     _channel: Option<Arc<Channel>>,
 }
 
+/// Something that completes into a CQ, which is not destroyed before it.
+pub(super) struct User(Arc<Cq>);
+
+impl User {
+    pub(super) fn cq(&self) -> &Cq {
+        &self.0
+    }
+}
+
+impl Drop for User {
+    fn drop(&mut self) {
+        self.0.users.fetch_sub(1, Ordering::Release);
+    }
+}
+
 impl Cq {
     /// What is known of a CQ, for what completes into it.
-    pub(super) fn used(cq: *mut ibv_cq) -> Arc<Self> {
-        CQS.get_or_make(cq, Self::default)
+    pub(super) fn used(cq: *mut ibv_cq) -> User {
+        let known = CQS.get_or_make(cq, Self::default);
+        known.users.fetch_add(1, Ordering::Relaxed);
+        User(known)
     }
 
     /// `None`: no XRC object completes into it.
@@ -267,8 +285,7 @@ pub(super) unsafe extern "C" fn ibxrc_ofed_destroy_cq(cq: *mut ibv_cq) -> c_int 
     status((|| {
         let lib = Libibverbs::get()?;
         if let Some(known) = Cq::find(cq) {
-            // One is the table's, and one ours.
-            if Arc::strong_count(&known) > 2 {
+            if known.users.load(Ordering::Acquire) > 0 {
                 return Err(Error::Call {
                     what: "destroy the CQ",
                     errno: Errno::EBUSY,

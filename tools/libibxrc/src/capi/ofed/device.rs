@@ -8,7 +8,7 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use super::{libibverbs::Libibverbs, lock, null, srq::Srq, status, table::Shared};
+use super::{libibverbs::Libibverbs, lock, null, srq, status, table::Shared};
 use crate::{error::Result, verbs::*, Context, EventFile, ReportTo};
 
 static DEVICES: Shared<Device> = Shared::new();
@@ -18,8 +18,8 @@ pub(super) struct Device {
     pub(super) module: Context,
     /// Events of receiving QPs and of SRQs.
     pub(super) events: EventFile,
-    /// Who waits for an asynchronous event; the others wait for him.
-    pub(super) waiting: Mutex<()>,
+    /// Held while somebody takes an asynchronous event, for which he does not wait.
+    pub(super) reading: Mutex<()>,
     /// The addresses of SRQs, by their numbers.
     srqs: Mutex<BTreeMap<u32, usize>>,
 }
@@ -36,7 +36,7 @@ impl Device {
             Ok(Device {
                 events: module.create_event_file(None)?,
                 module,
-                waiting: Mutex::new(()),
+                reading: Mutex::new(()),
                 srqs: Mutex::default(),
             })
         })
@@ -55,19 +55,20 @@ impl Device {
         }
     }
 
-    pub(super) fn add(&self, srq: &Srq) {
+    pub(super) fn add(&self, srq: &srq::Srq) {
         lock(&self.srqs).insert(srq.num(), srq.shell().addr());
     }
 
-    pub(super) fn remove(&self, srq: &Srq) {
+    pub(super) fn remove(&self, srq: &srq::Srq) {
         lock(&self.srqs).remove(&srq.num());
     }
 
-    /// The SRQ of a number, if it is still there.
-    pub(super) fn srq(&self, number: u32) -> Option<*mut ibxrc_ofed_srq> {
-        lock(&self.srqs)
-            .get(&number)
-            .map(|address| std::ptr::with_exposed_provenance_mut(*address))
+    /// The SRQ of a number, if it is still there: the program gets an event of it.
+    pub(super) fn has_event(&self, number: u32) -> Option<*mut ibxrc_ofed_srq> {
+        let srqs = lock(&self.srqs);
+        let shell = std::ptr::with_exposed_provenance_mut(*srqs.get(&number)?);
+        srq::ACKS.taken(shell);
+        Some(shell)
     }
 }
 

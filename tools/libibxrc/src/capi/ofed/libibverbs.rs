@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 
-//! The functions of libibverbs, which this library does not link.
+//! The functions of libibverbs, which this library does not link. A thread that waits in one
+//! of them may be cancelled, which unwinds it.
 
 use std::{
     ffi::{c_int, c_uint, c_void, CStr},
@@ -18,7 +19,7 @@ macro_rules! functions {
     ($($name:ident: $symbol:literal fn($($arg:ty),*) $(-> $ret:ty)?;)*) => {
         /// See the manual page of each.
         pub(super) struct Libibverbs {
-            $(pub(super) $name: unsafe extern "C" fn($($arg),*) $(-> $ret)?,)*
+            $(pub(super) $name: unsafe extern "C-unwind" fn($($arg),*) $(-> $ret)?,)*
         }
 
         impl Libibverbs {
@@ -28,7 +29,7 @@ macro_rules! functions {
                     $($name: unsafe {
                         mem::transmute::<
                             NonNull<c_void>,
-                            unsafe extern "C" fn($($arg),*) $(-> $ret)?,
+                            unsafe extern "C-unwind" fn($($arg),*) $(-> $ret)?,
                         >(symbol($symbol)?)
                     },)*
                 })

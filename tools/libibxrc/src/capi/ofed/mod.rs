@@ -7,6 +7,7 @@
 //! ([`qp`]) completes into has more sources than libibverbs knows of, and a completion
 //! channel ([`channel`]) and the asynchronous events ([`async_event`]) likewise.
 
+mod acks;
 mod async_event;
 mod channel;
 mod cq;

@@ -14,7 +14,7 @@ use std::{
 
 use super::{
     checked,
-    cq::{arm_device, poll_device, Cq},
+    cq::{arm_device, poll_device, Cq, User},
     domain::Domain,
     fail, failed, last,
     libibverbs::Libibverbs,
@@ -35,7 +35,9 @@ pub(super) struct Qp {
     real: NonNull<ibv_qp>,
     ini: Mutex<IniQp>,
     hidden: NonNull<ibv_cq>,
-    cq: Arc<Cq>,
+    cq: User,
+    /// The address of the program's CQ.
+    into: Arc<usize>,
     domain: Arc<Domain>,
     /// As the program asked for it.
     given: ibxrc_ofed_qp_init_attr,
@@ -101,6 +103,7 @@ impl Qp {
             ini: Mutex::new(ini),
             hidden,
             cq: Cq::used(given.send_cq),
+            into: Arc::new(given.send_cq.expose_provenance()),
             domain,
             given: *given,
         }))
@@ -108,10 +111,9 @@ impl Qp {
 
     /// From here on the program's calls find it.
     fn enter(self: &Arc<Self>) {
-        let cq = self.given.send_cq.expose_provenance();
-        COMPLETES_INTO.insert(self.hidden.as_ptr(), Arc::new(cq));
+        COMPLETES_INTO.insert(self.hidden.as_ptr(), self.into.clone());
         QPS.insert(self.real.as_ptr(), self.clone());
-        self.cq.add(self);
+        self.cq.cq().add(self);
         // SAFETY: It is there as long as the program's QP.
         if !unsafe { self.hidden.as_ref() }.channel.is_null() {
             // The program may have asked for an event before. One that it did not ask for
@@ -121,7 +123,7 @@ impl Qp {
     }
 
     fn leave(&self) {
-        self.cq.remove(self);
+        self.cq.cq().remove(self);
         QPS.remove(self.real.as_ptr());
     }
 
@@ -217,9 +219,11 @@ impl Qp {
             self.enter();
             return Err(error);
         }
-        COMPLETES_INTO.remove(self.hidden.as_ptr());
-        // SAFETY: Nothing completes into it any more.
+        // SAFETY: Nothing completes into it any more. Who has got an event of it looks for the
+        // program's CQ before he acknowledges it, for which this waits.
         unsafe { (lib.destroy_cq)(self.hidden.as_ptr()) };
+        // Another CQ may be at its address by now.
+        COMPLETES_INTO.remove_if(self.hidden.as_ptr(), |into| std::ptr::eq(into, &*self.into));
         Ok(())
     }
 }

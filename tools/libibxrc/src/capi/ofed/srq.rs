@@ -4,7 +4,14 @@
 
 use std::{cell::UnsafeCell, ffi::c_int, ptr, sync::Arc};
 
-use super::{cq::Cq, domain::Domain, failed, libibverbs::Libibverbs, null, status};
+use super::{
+    acks::Acks,
+    cq::{Cq, User},
+    domain::Domain,
+    failed,
+    libibverbs::Libibverbs,
+    null, status,
+};
 use crate::{
     capi::completion::{ibxrc_post_srq_recv, ibxrc_query_srq},
     error::{Errno, Error, Result},
@@ -15,6 +22,9 @@ use crate::{
 /// What ours have as their handles. The kernel gives them out from 0 on, and not so many.
 const HANDLE: u32 = u32::MAX;
 
+/// Events of SRQs.
+pub(super) static ACKS: Acks = Acks::new();
+
 #[repr(C)]
 pub(super) struct Srq {
     /// What the program has.
@@ -22,7 +32,7 @@ pub(super) struct Srq {
     srq: crate::Srq,
     domain: Arc<Domain>,
     /// It has the ring, which the SRQ keeps.
-    _cq: Arc<Cq>,
+    _cq: User,
 }
 
 /// What is behind an SRQ of the program; `None`: it is libibverbs'.
@@ -78,7 +88,7 @@ impl Srq {
         };
         let cq = Cq::used(xrc_cq);
         // SAFETY: As above.
-        let ring = unsafe { cq.ring(xrc_cq, &domain.device.module)? };
+        let ring = unsafe { cq.cq().ring(xrc_cq, &domain.device.module)? };
         let srq = domain.xrcd.create_srq_with(ring, wanted, options)?;
         init.attr.max_wr = srq.entries();
         let shell = ibxrc_ofed_srq {
@@ -97,6 +107,15 @@ impl Srq {
             domain,
             _cq: cq,
         }))
+    }
+
+    /// As ibv_destroy_srq(3): waits until its events are acknowledged.
+    fn destroy(&self) -> Result<()> {
+        self.domain.device.remove(self);
+        ACKS.wait(self.shell());
+        self.srq
+            .destroy()
+            .inspect_err(|_| self.domain.device.add(self))
     }
 
     fn modify(&self, attr: &ibv_srq_attr, mask: u32) -> Result<()> {
@@ -202,8 +221,7 @@ pub(super) unsafe extern "C" fn ibxrc_ofed_query_srq(
 pub(super) unsafe extern "C" fn ibxrc_ofed_destroy_srq(srq: *mut ibxrc_ofed_srq) -> c_int {
     // SAFETY: The caller's word.
     if let Some(this) = unsafe { of(srq) } {
-        return status(this.srq.destroy().map(|()| {
-            this.domain.device.remove(this);
+        return status(this.destroy().map(|()| {
             // SAFETY: It is one of `ibv_create_xrc_srq`, and the program has given it back.
             drop(unsafe { Box::from_raw(srq.cast::<Srq>()) });
         }));

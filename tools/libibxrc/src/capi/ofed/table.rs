@@ -3,7 +3,7 @@
 //! What is known of objects of libibverbs.
 
 use std::{
-    collections::BTreeMap,
+    collections::{btree_map::Entry, BTreeMap},
     sync::{Arc, Mutex, PoisonError, RwLock, Weak},
 };
 
@@ -38,6 +38,16 @@ impl<T> Table<T> {
     pub(super) fn remove<O>(&self, object: *const O) -> Option<Arc<T>> {
         let mut known = self.0.write().unwrap_or_else(PoisonError::into_inner);
         known.remove(&object.addr())
+    }
+
+    /// Removes it if it is this.
+    pub(super) fn remove_if<O>(&self, object: *const O, is_this: impl FnOnce(&T) -> bool) {
+        let mut known = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        if let Entry::Occupied(entry) = known.entry(object.addr()) {
+            if is_this(entry.get()) {
+                entry.remove();
+            }
+        }
     }
 }
 
