@@ -302,6 +302,42 @@ TEST_F_TIMEOUT(misc, keys_of_memory, TIMEOUT)
 	rig->xrcd = NULL;
 }
 
+/* A PD with SRQs of two domains: the second one takes over when the first is closed. */
+TEST_F_TIMEOUT(misc, memory_of_two_domains, TIMEOUT)
+{
+	struct rig *rig = &self->rig;
+	struct ibv_xrcd_init_attr attr = {
+		.comp_mask = IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS,
+		.fd = -1,
+		.oflags = O_CREAT,
+	};
+	char *there = rig_recv_buf(rig);
+	struct rig second = *rig;
+
+	second.xrcd = ibv_open_xrcd(rig->context, &attr);
+	ASSERT_NE(NULL, second.xrcd);
+	second.srq = rig_create_srq(&second, second.recv_cq, 8);
+	second.tgt = rig_create_tgt(&second);
+	second.ini = rig_create_ini(&second, second.send_cq, 0);
+	ASSERT_NE(NULL, second.srq);
+	ASSERT_NE(NULL, second.tgt);
+	ASSERT_NE(NULL, second.ini);
+	ASSERT_EQ(0, ibv_get_srq_num(second.srq, &second.srq_num));
+	ASSERT_EQ(0, rig_connect(&second));
+	EXPECT_EQ(NULL, exchange(&second, 64));
+	EXPECT_EQ(NULL, write_through(rig, rig->mr, there));
+
+	ibv_destroy_qp(rig->ini);
+	ibv_destroy_qp(rig->tgt);
+	ibv_destroy_srq(rig->srq);
+	EXPECT_EQ(0, ibv_close_xrcd(rig->xrcd));
+	EXPECT_NE(rig->mr->lkey, rig->mr->rkey);
+	EXPECT_EQ(NULL, write_through(&second, rig->mr, there));
+	EXPECT_EQ(NULL, exchange(&second, 64));
+	/* It is what is to be closed. */
+	*rig = second;
+}
+
 /* How many entries a directory has whose link says so; all of them if it is NULL. */
 static int count(const char *path, const char *link)
 {

@@ -45,7 +45,8 @@ impl Pd {
 struct Joined {
     /// By what the program named it.
     pd: *const ibv_pd,
-    xrcd: NonNull<Xrcd>,
+    /// Of these domains. Memory is that of the first.
+    xrcds: Vec<NonNull<Xrcd>>,
 }
 
 /// Memory that peers may access.
@@ -95,14 +96,24 @@ impl Regions {
         let Inner {
             regions, joined, ..
         } = &mut *inner;
-        if joined.contains_key(&id) {
+        let xrcds = match joined.entry(id) {
+            Entry::Occupied(known) => &mut known.into_mut().xrcds,
+            Entry::Vacant(new) => {
+                let xrcds = Vec::new();
+                &mut new.insert(Joined { pd, xrcds }).xrcds
+            }
+        };
+        if !xrcds.contains(&NonNull::from(xrcd)) {
+            xrcds.push(NonNull::from(xrcd));
+        }
+        if xrcds[0] != NonNull::from(xrcd) {
+            return report::note(
+                "memory is in reach of XRC by that domain alone that its PD had an SRQ of first",
+            );
+        }
+        if xrcds.len() > 1 {
             return;
         }
-        let joint = Joined {
-            pd,
-            xrcd: NonNull::from(xrcd),
-        };
-        joined.insert(id, joint);
         for (mr, region) in regions.iter_mut().filter(|(_, r)| r.pd == id) {
             region.register(xrcd);
             // SAFETY: It is removed when it is deregistered.
@@ -134,25 +145,33 @@ impl Regions {
     /// The domain is going to be closed.
     pub(crate) fn leave(&self, xrcd: &Xrcd) {
         let xrcd = NonNull::from(xrcd);
-        self.part(|joined| joined.xrcd == xrcd);
+        self.part(|joined| joined.xrcds.retain(|other| *other != xrcd));
     }
 
-    /// Makes the memory of protection domains that of the device alone.
-    fn part(&self, which: impl Fn(&Joined) -> bool) {
+    /// Takes domains from protection domains, and makes their memory that of another one, or
+    /// of the device alone.
+    fn part(&self, take: impl Fn(&mut Joined)) {
         let mut inner = self.lock();
         let Inner {
             regions, joined, ..
         } = &mut *inner;
         joined.retain(|pd, joint| {
-            if !which(joint) {
+            let before = joint.xrcds.first().copied();
+            take(joint);
+            let now = joint.xrcds.first().copied();
+            if now == before {
                 return true;
             }
             for (mr, region) in regions.iter_mut().filter(|(_, r)| r.pd == *pd) {
                 region.module = None;
+                if let Some(xrcd) = now {
+                    // SAFETY: It leaves before it is closed.
+                    region.register(unsafe { xrcd.as_ref() });
+                }
                 // SAFETY: As in `join`.
                 unsafe { region.show(*mr as *mut ibv_mr) };
             }
-            false
+            now.is_some()
         });
     }
 
@@ -169,9 +188,10 @@ impl Regions {
             rkey: unsafe { mr.as_ref() }.rkey,
             module: None,
         };
-        if let Some(joined) = inner.joined.get(&region.pd) {
+        let joined = inner.joined.get(&region.pd);
+        if let Some(xrcd) = joined.and_then(|joined| joined.xrcds.first()) {
             // SAFETY: It leaves before it is closed.
-            region.register(unsafe { joined.xrcd.as_ref() });
+            region.register(unsafe { xrcd.as_ref() });
             // SAFETY: The caller's word.
             unsafe { region.show(mr.as_ptr()) };
         }
@@ -432,7 +452,11 @@ pub(crate) unsafe fn dealloc_pd(pd: *mut ibv_pd) -> c_int {
     let errno = unsafe { (real().dealloc_pd)(pd) };
     if let (Some(context), 0) = (context, errno) {
         // Another one may get its number.
-        context.regions.part(|joined| ptr::eq(joined.pd, pd));
+        context.regions.part(|joined| {
+            if ptr::eq(joined.pd, pd) {
+                joined.xrcds.clear();
+            }
+        });
     }
     errno
 }
