@@ -54,41 +54,9 @@ FIXTURE_TEARDOWN(forking)
 /* A message and an RDMA WRITE go through. Returns what is wrong, or NULL. */
 static const char *traffic(struct rig *rig, __u32 length)
 {
-	char *there = rig_recv_buf(rig);
-	struct ibv_sge sge = {
-		.addr = (uintptr_t)rig->buf,
-		.length = 8,
-		.lkey = rig->mr->lkey,
-	};
-	struct ibv_send_wr *bad, wr = {
-		.sg_list = &sge,
-		.num_sge = 1,
-		.opcode = IBV_WR_RDMA_WRITE,
-		.send_flags = IBV_SEND_SIGNALED,
-		.qp_type.xrc.remote_srqn = rig->srq_num,
-		.wr.rdma.remote_addr = (uintptr_t)there,
-		.wr.rdma.rkey = rig->mr->rkey,
-	};
-	struct ibv_wc wc;
+	const char *wrong = rig_exchange(rig, length);
 
-	memset(rig->buf, 0x5a, length);
-	memset(there, 0, length);
-	if (rig_post_recv(rig, rig->srq, 1, 0, length))
-		return "post_recv";
-	if (rig_post_send(rig, rig->ini, 2, rig->srq_num, 0, length, 0))
-		return "post_send";
-	if (rig_poll(rig->recv_cq, &wc) != 1 || wc.status || wc.byte_len != length)
-		return "no receive completion";
-	if (rig_poll(rig->send_cq, &wc) != 1 || wc.status)
-		return "no send completion";
-	if (memcmp(rig->buf, there, length))
-		return "other bytes";
-	memset(rig->buf, 0xa5, 8);
-	if (ibv_post_send(rig->ini, &wr, &bad))
-		return "post_send of a write";
-	if (rig_poll(rig->send_cq, &wc) != 1 || wc.status)
-		return "no completion of a write";
-	return memcmp(rig->buf, there, 8) ? "other bytes of a write" : NULL;
+	return wrong ? wrong : rig_write(rig, rig->mr, rig_recv_buf(rig));
 }
 
 /* What a child that does this ends with: 0, unless it hangs. */

@@ -36,53 +36,6 @@ FIXTURE_TEARDOWN(misc)
 	rig_close(&self->rig);
 }
 
-/* A message goes through. Returns what is wrong, or NULL. */
-static const char *exchange(struct rig *rig, __u32 length)
-{
-	char *there = rig_recv_buf(rig);
-	struct ibv_wc wc;
-
-	memset(rig->buf, 0x5a, length);
-	memset(there, 0, length);
-	if (rig_post_recv(rig, rig->srq, 1, 0, length))
-		return "post_recv";
-	if (rig_post_send(rig, rig->ini, 2, rig->srq_num, 0, length, 0))
-		return "post_send";
-	if (rig_poll(rig->recv_cq, &wc) != 1 || wc.status || wc.byte_len != length)
-		return "no receive completion";
-	if (rig_poll(rig->send_cq, &wc) != 1 || wc.status || wc.wr_id != 2)
-		return "no send completion";
-	return memcmp(rig->buf, there, length) ? "other bytes" : NULL;
-}
-
-/* Memory is reached by RDMA WRITE through the TGT QP. */
-static const char *write_through(struct rig *rig, struct ibv_mr *mr, void *there)
-{
-	struct ibv_sge sge = {
-		.addr = (uintptr_t)rig->buf,
-		.length = 8,
-		.lkey = rig->mr->lkey,
-	};
-	struct ibv_send_wr *bad, wr = {
-		.sg_list = &sge,
-		.num_sge = 1,
-		.opcode = IBV_WR_RDMA_WRITE,
-		.send_flags = IBV_SEND_SIGNALED,
-		.qp_type.xrc.remote_srqn = rig->srq_num,
-		.wr.rdma.remote_addr = (uintptr_t)there,
-		.wr.rdma.rkey = mr->rkey,
-	};
-	struct ibv_wc wc;
-	__u64 value = rand();
-
-	memcpy(rig->buf, &value, sizeof(value));
-	if (ibv_post_send(rig->ini, &wr, &bad))
-		return "post_send";
-	if (rig_poll(rig->send_cq, &wc) != 1 || wc.status)
-		return "no completion";
-	return memcmp(there, &value, sizeof(value)) ? "other bytes" : NULL;
-}
-
 TEST_F_TIMEOUT(misc, multicast_is_for_ud, TIMEOUT)
 {
 	int i;
@@ -91,7 +44,7 @@ TEST_F_TIMEOUT(misc, multicast_is_for_ud, TIMEOUT)
 		EXPECT_EQ(EINVAL, ibv_attach_mcast(self->qps[i], &self->rig.gid, 0));
 		EXPECT_EQ(EINVAL, ibv_detach_mcast(self->qps[i], &self->rig.gid, 0));
 	}
-	EXPECT_EQ(NULL, exchange(&self->rig, 64));
+	EXPECT_EQ(NULL, rig_exchange(&self->rig, 64));
 }
 
 TEST_F_TIMEOUT(misc, no_connection_options, TIMEOUT)
@@ -108,7 +61,7 @@ TEST_F_TIMEOUT(misc, no_connection_options, TIMEOUT)
 						       &(struct ibv_qp_rate_limit_attr){}));
 	EXPECT_EQ(EINVAL, ibv_modify_qp_rate_limit(self->rig.tgt,
 						   &(struct ibv_qp_rate_limit_attr){}));
-	EXPECT_EQ(NULL, exchange(&self->rig, 64));
+	EXPECT_EQ(NULL, rig_exchange(&self->rig, 64));
 }
 
 TEST_F_TIMEOUT(misc, no_memory_windows, TIMEOUT)
@@ -134,7 +87,7 @@ TEST_F_TIMEOUT(misc, no_memory_windows, TIMEOUT)
 	EXPECT_EQ(EOPNOTSUPP, ibv_post_send(rig->ini, &wr, &bad));
 	EXPECT_EQ(&wr, bad);
 	EXPECT_EQ(0, ibv_dealloc_mw(mw));
-	EXPECT_EQ(NULL, exchange(rig, 64));
+	EXPECT_EQ(NULL, rig_exchange(rig, 64));
 }
 
 TEST_F_TIMEOUT(misc, no_flows, TIMEOUT)
@@ -251,8 +204,8 @@ TEST_F_TIMEOUT(misc, objects_of_another_context, TIMEOUT)
 	EXPECT_EQ(NULL, rig_create_ini(&mixed, other.send_cq, 0));
 	EXPECT_EQ(EINVAL, errno);
 
-	EXPECT_EQ(NULL, exchange(&self->rig, 64));
-	EXPECT_EQ(NULL, exchange(&other, 64));
+	EXPECT_EQ(NULL, rig_exchange(&self->rig, 64));
+	EXPECT_EQ(NULL, rig_exchange(&other, 64));
 	rig_close(&other);
 }
 
@@ -265,18 +218,18 @@ TEST_F_TIMEOUT(misc, keys_of_memory, TIMEOUT)
 	struct ibv_pd *pd;
 	__u32 key;
 
-	EXPECT_EQ(NULL, write_through(rig, early, there));
+	EXPECT_EQ(NULL, rig_write(rig, early, there));
 	late = ibv_reg_mr(rig->pd, there, 4096, RIG_ACCESS);
 	ASSERT_NE(NULL, late);
-	EXPECT_EQ(NULL, write_through(rig, late, there));
+	EXPECT_EQ(NULL, rig_write(rig, late, there));
 
 	/* Not all providers can change memory; then it is as before. */
 	key = late->rkey;
 	if (ibv_rereg_mr(late, IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0, RIG_ACCESS))
 		EXPECT_EQ(key, late->rkey);
-	EXPECT_EQ(NULL, write_through(rig, late, there));
+	EXPECT_EQ(NULL, rig_write(rig, late, there));
 	EXPECT_EQ(0, ibv_dereg_mr(late));
-	EXPECT_NE(NULL, write_through(rig, &(struct ibv_mr){ .rkey = key }, there));
+	EXPECT_NE(NULL, rig_write(rig, &(struct ibv_mr){ .rkey = key }, there));
 
 	/* Memory of other PDs, and what is for nobody else, is left alone. */
 	pd = ibv_alloc_pd(rig->context);
@@ -324,16 +277,16 @@ TEST_F_TIMEOUT(misc, memory_of_two_domains, TIMEOUT)
 	ASSERT_NE(NULL, second.ini);
 	ASSERT_EQ(0, ibv_get_srq_num(second.srq, &second.srq_num));
 	ASSERT_EQ(0, rig_connect(&second));
-	EXPECT_EQ(NULL, exchange(&second, 64));
-	EXPECT_EQ(NULL, write_through(rig, rig->mr, there));
+	EXPECT_EQ(NULL, rig_exchange(&second, 64));
+	EXPECT_EQ(NULL, rig_write(rig, rig->mr, there));
 
 	ibv_destroy_qp(rig->ini);
 	ibv_destroy_qp(rig->tgt);
 	ibv_destroy_srq(rig->srq);
 	EXPECT_EQ(0, ibv_close_xrcd(rig->xrcd));
 	EXPECT_NE(rig->mr->lkey, rig->mr->rkey);
-	EXPECT_EQ(NULL, write_through(&second, rig->mr, there));
-	EXPECT_EQ(NULL, exchange(&second, 64));
+	EXPECT_EQ(NULL, rig_write(&second, rig->mr, there));
+	EXPECT_EQ(NULL, rig_exchange(&second, 64));
 	/* It is what is to be closed. */
 	*rig = second;
 }
@@ -394,7 +347,7 @@ TEST_F_TIMEOUT(alone, closed_with_objects_left, TIMEOUT)
 	for (i = 0; i < 5; i++) {
 		ASSERT_EQ(0, rig_open(&rig));
 		ASSERT_EQ(0, rig_connect(&rig));
-		EXPECT_EQ(NULL, exchange(&rig, 65536));
+		EXPECT_EQ(NULL, rig_exchange(&rig, 65536));
 		/* Of this there is more than the RC QP takes at a time. */
 		ASSERT_EQ(0, rig_post_recv(&rig, rig.srq, 1, 0, RIG_BUF_SIZE));
 		ASSERT_EQ(0, rig_post_send(&rig, rig.ini, 2, rig.srq_num, 0, RIG_BUF_SIZE,
@@ -408,7 +361,7 @@ TEST_F_TIMEOUT(alone, closed_with_objects_left, TIMEOUT)
 	/* Closing them is no longer possible, but others work. */
 	ASSERT_EQ(0, rig_open(&rig));
 	ASSERT_EQ(0, rig_connect(&rig));
-	EXPECT_EQ(NULL, exchange(&rig, 65536));
+	EXPECT_EQ(NULL, rig_exchange(&rig, 65536));
 	rig_close(&rig);
 }
 
@@ -422,7 +375,7 @@ static void *use_device(void *rounds)
 	for (i = 0; i < *(int *)rounds && !wrong; i++) {
 		if (rig_open(&rig))
 			return "rig_open";
-		wrong = rig_connect(&rig) ? "rig_connect" : exchange(&rig, 4096);
+		wrong = rig_connect(&rig) ? "rig_connect" : rig_exchange(&rig, 4096);
 		rig_close(&rig);
 	}
 	return (void *)wrong;
@@ -487,10 +440,10 @@ TEST_F_TIMEOUT(two_devices, each_has_its_own, TIMEOUT)
 	EXPECT_STREQ(self->first, ibv_get_device_name(first.context->device));
 	ASSERT_EQ(0, rig_connect(&first));
 	ASSERT_EQ(0, rig_connect(&second));
-	EXPECT_EQ(NULL, exchange(&first, 65536));
-	EXPECT_EQ(NULL, exchange(&second, 65536));
+	EXPECT_EQ(NULL, rig_exchange(&first, 65536));
+	EXPECT_EQ(NULL, rig_exchange(&second, 65536));
 	rig_close(&first);
-	EXPECT_EQ(NULL, exchange(&second, 64));
+	EXPECT_EQ(NULL, rig_exchange(&second, 64));
 	rig_close(&second);
 }
 

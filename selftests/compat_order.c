@@ -29,22 +29,6 @@ FIXTURE_TEARDOWN(order)
 	rig_close(&self->rig);
 }
 
-/* A message goes through. Returns what is wrong, or NULL. */
-static const char *exchange(struct rig *rig)
-{
-	struct ibv_wc wc;
-
-	if (rig_post_recv(rig, rig->srq, 1, 0, 64))
-		return "post_recv";
-	if (rig_post_send(rig, rig->ini, 2, rig->srq_num, 0, 64, 0))
-		return "post_send";
-	if (rig_poll(rig->recv_cq, &wc) != 1 || wc.status || wc.wr_id != 1)
-		return "no receive completion";
-	if (rig_poll(rig->send_cq, &wc) != 1 || wc.status || wc.wr_id != 2)
-		return "no send completion";
-	return NULL;
-}
-
 TEST_F_TIMEOUT(order, in_use, TIMEOUT)
 {
 	struct rig *rig = &self->rig;
@@ -54,7 +38,7 @@ TEST_F_TIMEOUT(order, in_use, TIMEOUT)
 	EXPECT_EQ(EBUSY, ibv_destroy_comp_channel(rig->channel));
 	EXPECT_EQ(EBUSY, ibv_close_xrcd(rig->xrcd));
 	EXPECT_EQ(EBUSY, ibv_dealloc_pd(rig->pd));
-	EXPECT_EQ(NULL, exchange(rig));
+	EXPECT_EQ(NULL, rig_exchange(rig, 64));
 
 	EXPECT_EQ(0, ibv_destroy_qp(rig->tgt));
 	rig->tgt = NULL;
@@ -95,7 +79,7 @@ TEST_F_TIMEOUT(order, pd_of_an_srq, TIMEOUT)
 	EXPECT_EQ(EBUSY, ibv_dealloc_pd(pd));
 	EXPECT_EQ(0, ibv_destroy_srq(second));
 	EXPECT_EQ(0, ibv_dealloc_pd(pd));
-	EXPECT_EQ(NULL, exchange(rig));
+	EXPECT_EQ(NULL, rig_exchange(rig, 64));
 }
 
 /* A CQ that XRC and RC QPs complete into is free when both are gone. */
@@ -134,7 +118,7 @@ TEST_F_TIMEOUT(order, cq_of_both, TIMEOUT)
 	EXPECT_EQ(EBUSY, ibv_destroy_cq(cq));
 	EXPECT_EQ(0, ibv_destroy_srq(srq));
 	EXPECT_EQ(0, ibv_destroy_cq(cq));
-	EXPECT_EQ(NULL, exchange(rig));
+	EXPECT_EQ(NULL, rig_exchange(rig, 64));
 }
 
 TEST_HARNESS_MAIN

@@ -315,3 +315,49 @@ int rig_poll(struct ibv_cq *cq, struct ibv_wc *wc)
 	} while (!n && time(NULL) < end);
 	return n;
 }
+
+const char *rig_exchange(struct rig *rig, __u32 length)
+{
+	char *there = rig_recv_buf(rig);
+	struct ibv_wc wc;
+
+	memset(rig->buf, 0x5a, length);
+	memset(there, 0, length);
+	if (rig_post_recv(rig, rig->srq, 1, 0, length))
+		return "post_recv";
+	if (rig_post_send(rig, rig->ini, 2, rig->srq_num, 0, length, 0))
+		return "post_send";
+	if (rig_poll(rig->recv_cq, &wc) != 1 || wc.status || wc.wr_id != 1 ||
+	    wc.byte_len != length)
+		return "no receive completion";
+	if (rig_poll(rig->send_cq, &wc) != 1 || wc.status || wc.wr_id != 2)
+		return "no send completion";
+	return memcmp(rig->buf, there, length) ? "other bytes" : NULL;
+}
+
+const char *rig_write(struct rig *rig, struct ibv_mr *mr, void *there)
+{
+	struct ibv_sge sge = {
+		.addr = (uintptr_t)rig->buf,
+		.length = 8,
+		.lkey = rig->mr->lkey,
+	};
+	struct ibv_send_wr *bad, wr = {
+		.sg_list = &sge,
+		.num_sge = 1,
+		.opcode = IBV_WR_RDMA_WRITE,
+		.send_flags = IBV_SEND_SIGNALED,
+		.qp_type.xrc.remote_srqn = rig->srq_num,
+		.wr.rdma.remote_addr = (uintptr_t)there,
+		.wr.rdma.rkey = mr->rkey,
+	};
+	struct ibv_wc wc;
+	__u64 value = rand();
+
+	memcpy(rig->buf, &value, sizeof(value));
+	if (ibv_post_send(rig->ini, &wr, &bad))
+		return "post_send";
+	if (rig_poll(rig->send_cq, &wc) != 1 || wc.status)
+		return "no completion";
+	return memcmp(there, &value, sizeof(value)) ? "other bytes" : NULL;
+}

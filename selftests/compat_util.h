@@ -69,4 +69,9 @@ char *rig_recv_buf(struct rig *rig);
 /* Polls until there is a completion: 1; 0: there was none for long enough. */
 int rig_poll(struct ibv_cq *cq, struct ibv_wc *wc);
 
+/* These return what is wrong, or NULL. A message of "length" bytes goes through. */
+const char *rig_exchange(struct rig *rig, __u32 length);
+/* The MR is reached at "there" by RDMA WRITE through the TGT QP. */
+const char *rig_write(struct rig *rig, struct ibv_mr *mr, void *there);
+
 #endif /* COMPAT_UTIL_H */
