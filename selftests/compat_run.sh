@@ -58,6 +58,9 @@ status()
 	# The program's own options are its own.
 	run 0 ibxrc run sh -c 'test "$1" = -v' sh -v || return 1
 	run 2 ibxrc run || return 1
+	# Its own are before the program.
+	run 2 ibxrc run -x true && says 1 "unexpected argument '-x'" || return 1
+	run 2 ibxrc run --no-such -- true || return 1
 	run 127 ibxrc run -- xrc-no-such-program &&
 		says 1 'xrc-no-such-program: No such file' || return 1
 	: >"$dir/data"

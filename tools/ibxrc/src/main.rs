@@ -56,7 +56,7 @@ enum Object {
         #[arg(short, long)]
         verbose: bool,
         /// The program and its arguments.
-        #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+        #[arg(required = true, trailing_var_arg = true)]
         command: Vec<OsString>,
     },
 }
