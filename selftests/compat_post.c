@@ -89,6 +89,37 @@ static void add(post_t *self, __u64 id, __u32 srq_num, __u32 length)
 	ibv_wr_set_sge(self->qpx, rig->mr->lkey, (uintptr_t)rig->buf, length);
 }
 
+/* A QP as deep as the device has them, and one that is deeper or has longer lists. */
+TEST_F_TIMEOUT(post, too_much, TIMEOUT)
+{
+	struct rig *rig = &self->rig;
+	struct ibv_device_attr limits;
+	struct ibv_qp_init_attr attr = {
+		.send_cq = rig->send_cq,
+		.recv_cq = rig->send_cq,
+		.cap = { .max_send_sge = 1 },
+		.qp_type = IBV_QPT_XRC_SEND,
+	};
+	struct ibv_qp *qp;
+
+	ASSERT_EQ(0, ibv_query_device(rig->context, &limits));
+	attr.cap.max_send_wr = limits.max_qp_wr;
+	qp = ibv_create_qp(rig->pd, &attr);
+	ASSERT_NE(NULL, qp);
+	EXPECT_EQ(0, ibv_destroy_qp(qp));
+
+	attr.cap.max_send_wr = limits.max_qp_wr + 1;
+	EXPECT_EQ(NULL, ibv_create_qp(rig->pd, &attr));
+	EXPECT_EQ(EINVAL, errno);
+	attr.cap.max_send_wr = UINT32_MAX;
+	EXPECT_EQ(NULL, ibv_create_qp(rig->pd, &attr));
+	EXPECT_EQ(EINVAL, errno);
+	attr.cap.max_send_wr = 1;
+	attr.cap.max_send_sge = limits.max_sge + 1;
+	EXPECT_EQ(NULL, ibv_create_qp(rig->pd, &attr));
+	EXPECT_EQ(EINVAL, errno);
+}
+
 /* ibv_wr_complete(3) posts all or nothing. */
 TEST_F_TIMEOUT(post, calls_are_whole, TIMEOUT)
 {

@@ -53,6 +53,11 @@ impl SendQp {
         if unsafe { context::of_pd(context, attr.pd) }.is_none() {
             return Err(libc::EINVAL);
         }
+        // The RC QP may be less deep: no driver would notice.
+        let most = u32::try_from(context.limits.max_qp_wr).unwrap_or(u32::MAX);
+        if attr.cap.max_send_wr > most {
+            return Err(libc::EINVAL);
+        }
         let extended = poster::offer(attr, shell)?;
         // SAFETY: The caller's word.
         let cq = unsafe { User::new(context, attr.send_cq) }.ok_or(libc::EINVAL)?;
