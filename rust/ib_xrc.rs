@@ -2,6 +2,18 @@
 
 //! XRC domains on any RC-capable RDMA device.
 
+// A panic in the kernel takes the host down.
+#![deny(
+    clippy::arithmetic_side_effects,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::todo,
+    clippy::unimplemented,
+    clippy::unreachable,
+    clippy::unwrap_used
+)]
+
 use kernel::prelude::*;
 
 use crate::{

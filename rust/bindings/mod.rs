@@ -23,8 +23,10 @@
     unsafe_op_in_unsafe_fn
 )]
 #[allow(
+    clippy::arithmetic_side_effects,
     clippy::as_underscore,
     clippy::cast_lossless,
+    clippy::indexing_slicing,
     clippy::ptr_as_ptr,
     clippy::ref_as_ptr,
     clippy::undocumented_unsafe_blocks

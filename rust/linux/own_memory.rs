@@ -87,8 +87,9 @@ impl OwnMemory {
         }
 
         let flags = bindings::FOLL_LONGTERM | if write { bindings::FOLL_WRITE } else { 0 };
-        let mut addr = self.addr - self.addr % PAGE_SIZE;
-        let mut left = (self.addr - addr + self.len).div_ceil(PAGE_SIZE);
+        let skip = self.addr % PAGE_SIZE;
+        let mut addr = self.addr.wrapping_sub(skip);
+        let mut left = self.len.saturating_add(skip).div_ceil(PAGE_SIZE);
 
         // All of it would be made, perhaps more than the machine has, for nothing.
         if !may_pin(left)? {
@@ -116,9 +117,9 @@ impl OwnMemory {
             if fatal_signal_pending() {
                 return Err(EINTR);
             }
-            // Cannot wrap: these pages are there.
-            addr += count * PAGE_SIZE;
-            left -= count;
+            // Neither wraps: so many pages are there, and not more than were asked for.
+            addr = addr.wrapping_add(count.wrapping_mul(PAGE_SIZE));
+            left = left.saturating_sub(count);
         }
 
         if fatal_signal_pending() {

@@ -114,7 +114,7 @@ impl SharedMemory {
             let page = unsafe { Vmalloc::to_page(page) };
 
             // Takes a reference to the page. When this fails `mmap` undoes the others.
-            mixedmap.vm_insert_page(vma.start() + offset, &page)?;
+            mixedmap.vm_insert_page(vma.start().wrapping_add(offset), &page)?;
         }
         Ok(())
     }
@@ -124,7 +124,10 @@ impl SharedMemory {
         let end = offset.checked_add(size_of::<T>()).ok_or(EINVAL)?;
 
         // The base is aligned to a page.
-        if end > self.len() || offset % align_of::<T>() != 0 || align_of::<T>() > PAGE_SIZE {
+        if end > self.len()
+            || offset.checked_rem(align_of::<T>()) != Some(0)
+            || align_of::<T>() > PAGE_SIZE
+        {
             return Err(EINVAL);
         }
 

@@ -149,7 +149,7 @@ impl Pinned {
         let count = unsafe {
             bindings::pin_user_pages_remote(
                 mm.as_raw(),
-                addr - offset,
+                addr.wrapping_sub(offset),
                 wanted,
                 bindings::FOLL_WRITE,
                 pages.as_mut_ptr(),
@@ -171,7 +171,7 @@ impl Pinned {
 
     /// Number of bytes in the pages.
     fn len(&self) -> usize {
-        self.count * PAGE_SIZE - self.offset
+        self.count.wrapping_mul(PAGE_SIZE).wrapping_sub(self.offset)
     }
 
     /// Copies `data`, which is not longer than the pages are, to the start of them.
@@ -180,7 +180,7 @@ impl Pinned {
         let mut data = data;
 
         for page in self.pages.iter().take(self.count) {
-            let (now, later) = data.split_at(data.len().min(PAGE_SIZE - offset));
+            let (now, later) = data.split_at(data.len().min(PAGE_SIZE.saturating_sub(offset)));
 
             // SAFETY: The page is pinned for writing, and `offset + now.len()` is not above its
             // size. The process may access it at the same time, as it may when it is a device

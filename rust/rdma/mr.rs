@@ -84,7 +84,7 @@ impl Region {
             addr,
             length,
             iova,
-            pinned: end - addr / PAGE * PAGE,
+            pinned: end.saturating_sub(addr.wrapping_sub(addr % PAGE)),
         })
     }
 

@@ -154,7 +154,7 @@ impl<H: QpHandler> Qp<H> {
             bindings::ib_xrc_helper_ib_alloc_cq_any(
                 device.as_raw(),
                 as_context(context.0.as_ptr()),
-                recv_wr as c_int + 1,
+                (recv_wr as c_int).saturating_add(1),
                 bindings::IB_POLL_UNBOUND_WORKQUEUE,
             )
         })?;

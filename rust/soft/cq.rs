@@ -25,11 +25,12 @@ use crate::{
     },
 };
 
+use super::ring_offset;
+
 const PRODUCER: usize = core::mem::offset_of!(bindings::ib_xrc_cq_ring, producer);
 const FLAGS: usize = core::mem::offset_of!(bindings::ib_xrc_cq_ring, flags);
 const CONSUMER: usize = core::mem::offset_of!(bindings::ib_xrc_cq_ring, consumer);
 const ARM: usize = core::mem::offset_of!(bindings::ib_xrc_cq_ring, arm);
-const ENTRIES: usize = bindings::IB_XRC_RING_ENTRIES_OFFSET as usize;
 const STRIDE: usize = size_of::<bindings::ib_xrc_cqe>();
 
 /// A CQ.
@@ -53,7 +54,7 @@ impl SoftCq {
     /// Makes an empty CQ of at least `cqe` entries, at most [`MAX_CQE`](super::MAX_CQE). Sleeps.
     pub(super) fn new(cqe: u32, notifier: Option<CqNotifier>) -> Result<Arc<Self>> {
         let entries = cqe.checked_next_power_of_two().ok_or(EINVAL)?;
-        let ring = SharedMemory::new(ENTRIES + entries as usize * STRIDE)?;
+        let ring = SharedMemory::new(ring_offset(entries, STRIDE))?;
 
         Arc::pin_init(
             pin_init!(Self {
@@ -89,9 +90,9 @@ impl SoftCq {
         // An index that makes no sense says that the ring is full.
         let consumer = self.ring.load_acquire_u32(CONSUMER)?;
         let result = if state.producer.wrapping_sub(consumer) < self.entries {
-            let index = state.producer & (self.entries - 1);
+            let index = state.producer & self.entries.wrapping_sub(1);
 
-            self.ring.write(ENTRIES + index as usize * STRIDE, cqe)?;
+            self.ring.write(ring_offset(index, STRIDE), cqe)?;
             state.producer = state.producer.wrapping_add(1);
             self.ring.store_release_u32(PRODUCER, state.producer)
         } else {

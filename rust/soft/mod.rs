@@ -54,6 +54,14 @@ const _: () = assert!(
         && wire::PART_SIZE <= RECV_BUFFER_SIZE
 );
 
+/// Where in a ring the entry number `index` is, entries of `stride` bytes. What is too large for a
+/// ring is out of its range.
+fn ring_offset(index: u32, stride: usize) -> usize {
+    (index as usize)
+        .saturating_mul(stride)
+        .saturating_add(bindings::IB_XRC_RING_ENTRIES_OFFSET as usize)
+}
+
 /// Entries of a CQ at most: 4 MiB of memory.
 const MAX_CQE: u32 = 1 << 16;
 /// Work requests posted to an SRQ at most.
@@ -62,6 +70,8 @@ const MAX_SRQ_WR: u32 = 1 << 15;
 const MAX_SRQ_SGE: u32 = 16;
 /// Receive buffers posted to a TGT QP.
 const RECV_WR: u32 = 32;
+/// Bytes of these.
+const TGT_QP_BYTES: u32 = RECV_WR * RECV_BUFFER_SIZE as u32;
 /// Parts of messages that may wait at an SRQ before its senders are held back: 512 KiB of buffers.
 const SRQ_BACKLOG: usize = 128;
 
@@ -84,7 +94,7 @@ impl Backend for Soft {
             max_srq_sge: MAX_SRQ_SGE,
             max_msg_size: device.max_msg_size(),
             tgt_qp_recv_wr: RECV_WR,
-            tgt_qp_bytes: RECV_WR * RECV_BUFFER_SIZE as u32,
+            tgt_qp_bytes: TGT_QP_BYTES,
             srq_bytes: (SRQ_BACKLOG * RECV_BUFFER_SIZE) as u32,
             reserved: 0,
         }

@@ -284,7 +284,7 @@ impl Queue {
         let open = self.open.remove(&key)?;
         let mut rest = List::new();
 
-        self.aborted -= usize::from(open.aborted);
+        self.aborted = self.aborted.saturating_sub(usize::from(open.aborted));
         extract(&mut self.ready, &mut rest, |origin| origin.is(&open.origin));
         Some((open, rest))
     }
@@ -410,7 +410,7 @@ impl Queue {
             _ => false,
         };
 
-        self.aborted += usize::from(abort);
+        self.aborted = self.aborted.saturating_add(usize::from(abort));
         (fresh, ready, abort)
     }
 

@@ -171,10 +171,10 @@ impl Receiver {
     /// Sleeps.
     fn drop_where(&self, goes: impl Fn(MessageId) -> bool) -> u64 {
         let mut num = 0;
-        let mut dropped = 0;
+        let mut dropped: u64 = 0;
 
         while let Some(srq) = self.domain.next_srq(num) {
-            dropped += srq.discard(self, &goes);
+            dropped = dropped.saturating_add(srq.discard(self, &goes));
             num = srq.num().saturating_add(1);
         }
         dropped
@@ -213,7 +213,7 @@ impl Receiver {
 
     /// A message of this connection, of `bytes` bytes, was delivered.
     pub(super) fn delivered(&self, connection: u32, bytes: u64) {
-        self.tallies.lock().of(connection).delivered += 1;
+        self.tallies.lock().of(connection).add_delivered();
         self.target.delivered(bytes);
     }
 

@@ -13,12 +13,14 @@ use crate::{
     rdma::qp::QpError,
 };
 
-use super::MAX_SRQ_SGE;
+use super::{
+    ring_offset,
+    MAX_SRQ_SGE, //
+};
 
 const CONSUMER: usize = core::mem::offset_of!(bindings::ib_xrc_srq_ring, consumer);
 const FLAGS: usize = core::mem::offset_of!(bindings::ib_xrc_srq_ring, flags);
 const PRODUCER: usize = core::mem::offset_of!(bindings::ib_xrc_srq_ring, producer);
-const ENTRIES: usize = bindings::IB_XRC_RING_ENTRIES_OFFSET as usize;
 const WQE_SIZE: usize = size_of::<bindings::ib_xrc_recv_wqe>();
 const SGE_SIZE: usize = size_of::<bindings::ib_uverbs_sge>();
 
@@ -36,10 +38,12 @@ impl RecvRing {
     /// An empty ring for at least `max_wr` work requests of `max_sge` scatter entries. Sleeps.
     pub(super) fn new(max_wr: u32, max_sge: u32) -> Result<Self> {
         let entries = max_wr.checked_next_power_of_two().ok_or(EINVAL)?;
-        let stride = WQE_SIZE + max_sge as usize * SGE_SIZE;
+        let stride = (max_sge as usize)
+            .saturating_mul(SGE_SIZE)
+            .saturating_add(WQE_SIZE);
 
         Ok(Self {
-            memory: SharedMemory::new(ENTRIES + entries as usize * stride)?,
+            memory: SharedMemory::new(ring_offset(entries, stride))?,
             entries,
             max_sge,
             stride,
@@ -92,9 +96,9 @@ impl RecvRing {
         }
 
         // Each word is read once: userspace may write it meanwhile.
-        let index = consumer & (self.entries - 1);
-        let mut offset = ENTRIES + index as usize * self.stride;
-        let wqe: bindings::ib_xrc_recv_wqe = self.memory.read(offset)?;
+        let index = consumer & self.entries.wrapping_sub(1);
+        let mut at = ring_offset(index, self.stride);
+        let wqe: bindings::ib_xrc_recv_wqe = self.memory.read(at)?;
 
         if wqe.num_sge > self.max_sge || wqe.reserved != 0 {
             return Err(EINVAL);
@@ -106,10 +110,10 @@ impl RecvRing {
             num_sge: wqe.num_sge as usize,
         };
 
-        offset += WQE_SIZE;
+        at = at.saturating_add(WQE_SIZE);
         for sge in wr.sges.iter_mut().take(wr.num_sge) {
-            *sge = self.memory.read(offset)?;
-            offset += SGE_SIZE;
+            *sge = self.memory.read(at)?;
+            at = at.saturating_add(SGE_SIZE);
         }
         Ok(Some(wr))
     }
@@ -156,10 +160,10 @@ impl RecvWr {
             let length = u64::from(sge.length);
             let start = skip.min(length);
 
-            skip -= start;
+            skip = skip.saturating_sub(start);
 
-            let len = data.len().min((length - start) as usize);
-            let (now, later) = data.split_at(len);
+            let room = length.saturating_sub(start) as usize;
+            let (now, later) = data.split_at(data.len().min(room));
             let Some(addr) = sge.addr.checked_add(start) else {
                 return Ok(Some(QpError::Access));
             };

@@ -268,7 +268,7 @@ impl SoftSrq {
 
         self.finish_all(ready);
         while let Some(part) = fresh.pop_front() {
-            messages += u64::from(part.is_first());
+            messages = messages.saturating_add(u64::from(part.is_first()));
             self.drop_message(part);
         }
         self.queue.lock().settle(&self.ring);
@@ -514,7 +514,7 @@ impl SoftSrq {
         {
             return Ok(Outcome::Refused(error));
         }
-        assembly.filled += payload.len() as u64;
+        assembly.filled = assembly.filled.saturating_add(payload.len() as u64);
         Ok(Outcome::Delivered)
     }
 

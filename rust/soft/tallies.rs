@@ -23,7 +23,7 @@ impl Tallies {
             self.present = Tally::default();
             self.connection = connection;
         }
-        self.present.waiting += 1;
+        self.present.waiting = self.present.waiting.saturating_add(1);
     }
 
     /// That of a connection, from which a message has arrived.
@@ -41,8 +41,11 @@ impl Tallies {
             return self.earlier;
         }
         Tally {
-            waiting: self.present.waiting + self.earlier.waiting,
-            delivered: self.present.delivered + self.earlier.delivered,
+            waiting: self.present.waiting.saturating_add(self.earlier.waiting),
+            delivered: self
+                .present
+                .delivered
+                .saturating_add(self.earlier.delivered),
         }
     }
 }

@@ -50,7 +50,7 @@ use super::{
 /// `EPROTONOSUPPORT`, which the kernel crate does not have.
 pub(super) fn eprotonosupport() -> Error {
     // CAST: Errnos are small.
-    Error::from_errno(-(bindings::EPROTONOSUPPORT as i32))
+    Error::from_errno((bindings::EPROTONOSUPPORT as i32).wrapping_neg())
 }
 
 // What wire.rs says, which is built on the host too, is what the header says.
@@ -139,7 +139,8 @@ fn walk<'a, C: Context>(
 
     // A page at most, as the header's length was checked. All at once, so that what was checked is
     // what is used.
-    UserSlice::new(attrs, num_attrs * RawAttr::SIZE).read_all(&mut raw, GFP_KERNEL)?;
+    UserSlice::new(attrs, num_attrs.saturating_mul(RawAttr::SIZE))
+        .read_all(&mut raw, GFP_KERNEL)?;
 
     for (index, bytes) in raw.chunks_exact(RawAttr::SIZE).enumerate() {
         let Some(bytes) = bytes.first_chunk() else {
@@ -147,7 +148,7 @@ fn walk<'a, C: Context>(
         };
         let data = Data {
             attr: RawAttr::parse(bytes),
-            address: attrs.wrapping_byte_add(index * RawAttr::SIZE),
+            address: attrs.wrapping_byte_add(index.wrapping_mul(RawAttr::SIZE)),
         };
         let tail_is_zero = |len: u16| {
             // CAST: What 32-bit kernels cut off does not count there.

@@ -54,7 +54,7 @@ impl<'a, C: Context> Bundle<'a, C> {
     pub(crate) fn optional<A: Attribute<C>>(&mut self) -> Result<Option<A::Value<'a>>> {
         let slot = self.slots.get_mut(self.next).and_then(Option::take);
 
-        self.next += 1;
+        self.next = self.next.saturating_add(1);
         slot.map(A::value).transpose()
     }
 

@@ -127,6 +127,11 @@ pub(crate) struct AttrSpec {
 
 /// Whether `specs` can be the attributes of a method: not too many, no number twice, nothing that
 /// can never be given, at most one that is destroyed.
+#[expect(
+    clippy::arithmetic_side_effects,
+    clippy::indexing_slicing,
+    reason = "in range by the loops' conditions, and run by the compiler only; a const fn has no get()"
+)]
 pub(crate) const fn is_well_formed(specs: &[AttrSpec]) -> bool {
     let mut i = 0;
     let mut destroyed = 0;

@@ -26,7 +26,7 @@ impl Usage {
     pub(crate) const fn share(self) -> Result<Self, Errno> {
         match self.0 {
             ..0 | i32::MAX => Err(Errno::Busy),
-            n => Ok(Self(n + 1)),
+            n => Ok(Self(n.wrapping_add(1))),
         }
     }
 
@@ -42,7 +42,7 @@ impl Usage {
     pub(crate) const fn release(self) -> Self {
         match self.0 {
             ..=0 => Self::NONE,
-            n => Self(n - 1),
+            n => Self(n.wrapping_sub(1)),
         }
     }
 }

@@ -18,8 +18,12 @@ pub(crate) const F_MANDATORY: u16 = 1 << 0;
 /// `UVERBS_ATTR_F_VALID_OUTPUT`: the kernel has written the attribute.
 pub(crate) const F_VALID_OUTPUT: u16 = 1 << 1;
 
-/// Bytes of `bytes` from `at` on, which must be there: `at` and `N` are constants, so this is
-/// decided at compile time.
+/// Bytes of `bytes` from `at` on; zeroes where there are none.
+#[expect(
+    clippy::arithmetic_side_effects,
+    clippy::indexing_slicing,
+    reason = "in range by the loop's condition; a const fn has no get()"
+)]
 const fn field<const N: usize, const LEN: usize>(bytes: &[u8; LEN], at: usize) -> [u8; N] {
     let mut value = [0; N];
     let mut i = 0;
@@ -67,7 +71,9 @@ impl Header {
     pub(crate) const fn check(&self, max_length: usize, driver_id: u32) -> Result<(), Errno> {
         let length = self.length as usize;
 
-        if length > max_length || length != Self::SIZE + self.num_attrs as usize * RawAttr::SIZE {
+        let attrs = (self.num_attrs as usize).saturating_mul(RawAttr::SIZE);
+
+        if length > max_length || length != attrs.saturating_add(Self::SIZE) {
             return Err(Errno::Inval);
         }
         if self.reserved1 != 0 || self.reserved2 != 0 {

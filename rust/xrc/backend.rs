@@ -96,6 +96,13 @@ pub(crate) struct Tally {
     pub(crate) delivered: u64,
 }
 
+impl Tally {
+    /// One more was delivered.
+    pub(crate) fn add_delivered(&mut self) {
+        self.delivered = self.delivered.saturating_add(1);
+    }
+}
+
 /// The messages that a TGT QP has received, up to the end of a connection: there may be another one
 /// by now. Called in process context.
 pub(crate) trait Arrivals: Send + Sync {

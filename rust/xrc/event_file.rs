@@ -193,7 +193,7 @@ impl AnonFile for EventFile {
 
     fn read(&self, nonblock: bool, iov: &mut IovIterDest<'_>) -> Result<usize> {
         let size = size_of::<bindings::ib_xrc_event>();
-        let mut copied = 0;
+        let mut copied: usize = 0;
 
         if iov.len() < size {
             return Err(EINVAL);
@@ -203,7 +203,7 @@ impl AnonFile for EventFile {
 
         // An event leaves the queue when it was copied: if that fails it is read the next time.
         while iov.copy_to_iter(AsBytes::as_bytes(&next.event())) == size {
-            copied += size;
+            copied = copied.saturating_add(size);
             match reading.advance(next) {
                 Some(following) if iov.len() >= size => next = following,
                 _ => return Ok(copied),

@@ -74,7 +74,7 @@ impl EventQueue {
 
     /// The place of the event that `index` others are before; `index` is not above the depth.
     fn place(&self, index: usize) -> usize {
-        let place = self.start + index;
+        let place = self.start.wrapping_add(index);
 
         place.checked_sub(self.ring.len()).unwrap_or(place)
     }
@@ -107,7 +107,7 @@ impl EventQueue {
                 source,
                 dropped: mem::take(&mut self.dropped),
             };
-            self.len += 1;
+            self.len = self.len.saturating_add(1);
         }
     }
 
@@ -139,8 +139,8 @@ impl EventQueue {
             }
             Front::Event(_, gone) if gone == self.gone => {
                 self.start = self.place(1);
-                self.len -= 1;
-                self.gone += 1;
+                self.len = self.len.saturating_sub(1);
+                self.gone = self.gone.wrapping_add(1);
             }
             Front::Event(..) => (),
         }
@@ -148,7 +148,7 @@ impl EventQueue {
 
     /// Removes all events of `source`. The others keep their order.
     pub(crate) fn purge(&mut self, source: u64) {
-        let mut kept = 0;
+        let mut kept: usize = 0;
         // What was dropped before those that go, since the last that stays.
         let mut dropped: u32 = 0;
 
@@ -160,7 +160,7 @@ impl EventQueue {
             dropped = dropped.saturating_add(record.dropped);
             if record.source == source {
                 if kept == 0 {
-                    self.gone += 1;
+                    self.gone = self.gone.wrapping_add(1);
                 }
                 continue;
             }
@@ -172,7 +172,7 @@ impl EventQueue {
             if let Some(slot) = self.ring.get_mut(place) {
                 *slot = record;
             }
-            kept += 1;
+            kept = kept.saturating_add(1);
         }
         self.len = kept;
         self.dropped = self.dropped.saturating_add(dropped);

@@ -66,7 +66,7 @@ impl Policy {
     pub(crate) fn rules(&self) -> Rules {
         Rules {
             keep: self.0.type_ == bindings::IB_XRC_POLICY_DOMAIN,
-            linger_ns: i64::from(self.0.linger_ms) * NSEC_PER_MSEC,
+            linger_ns: i64::from(self.0.linger_ms).saturating_mul(NSEC_PER_MSEC),
             reclaim_referenced: self.has(bindings::IB_XRC_DOMAIN_RECLAIM_REFERENCED),
             reclaim_with_last_srq: self.has(bindings::IB_XRC_DOMAIN_RECLAIM_WITH_LAST_SRQ),
         }

@@ -50,7 +50,7 @@ impl SrqNums {
         let mut num = start;
 
         loop {
-            num = if num >= MAX { 1 } else { num + 1 };
+            num = if num >= MAX { 1 } else { num.saturating_add(1) };
             if inner.used.get(&num).is_none() {
                 break;
             }

@@ -380,12 +380,12 @@ impl<B: Backend> TgtQp<B> {
 
         last.poll(gate, || arrivals.have_ended(connection).then_some(()))?;
 
-        let mut flushed_msgs = 0;
+        let mut flushed_msgs: u64 = 0;
 
         match deadline.poll(gate, none_waits) {
             Err(error) if error == ETIMEDOUT => last.poll(gate, || {
                 // Once more for those whose copy was begun, and had to be put off.
-                flushed_msgs += arrivals.flush(connection);
+                flushed_msgs = flushed_msgs.saturating_add(arrivals.flush(connection));
                 none_waits()
             })?,
             result => result?,

@@ -20,6 +20,9 @@ use crate::{
 };
 
 /// The time by which a call is to be over.
+///
+/// Times are nanoseconds since boot in 63 bits, and what is added to one is less than 50 days: their
+/// sums and differences do not overflow within centuries.
 #[derive(Clone, Copy)]
 pub(crate) struct Deadline(Option<Instant<Monotonic>>);
 
@@ -28,6 +31,7 @@ impl Deadline {
     pub(crate) const NEVER: Self = Self(None);
 
     /// So many milliseconds from now.
+    #[expect(clippy::arithmetic_side_effects, reason = "see the type")]
     pub(crate) fn after_ms(ms: u32) -> Self {
         Self(Some(
             Instant::<Monotonic>::now() + Delta::from_millis(ms.into()),
@@ -35,10 +39,12 @@ impl Deadline {
     }
 
     /// So much later.
+    #[expect(clippy::arithmetic_side_effects, reason = "see the type")]
     pub(crate) fn extended_ms(self, ms: u32) -> Self {
         Self(self.0.map(|at| at + Delta::from_millis(ms.into())))
     }
 
+    #[expect(clippy::arithmetic_side_effects, reason = "see the type")]
     fn check(self) -> Result {
         match self.0 {
             Some(at) if (Instant::<Monotonic>::now() - at) >= Delta::ZERO => Err(ETIMEDOUT),
