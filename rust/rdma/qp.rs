@@ -107,7 +107,8 @@ impl Drop for Cq {
 pub(crate) struct Qp<H: QpHandler> {
     raw: NonNull<bindings::ib_qp>,
     queue: Arc<RecvQueue>,
-    modifying: Pin<KBox<Mutex<()>>>,
+    /// The lock for modify: whether one has failed halfway since the last RESET.
+    modifying: Pin<KBox<Mutex<bool>>>,
     cq: Option<Cq>,
     context: NonNull<Context<H>>,
     pd: Arc<Pd>,
@@ -138,7 +139,7 @@ impl<H: QpHandler> Qp<H> {
         }
 
         let queue = RecvQueue::new(device.clone(), pd.local_dma_lkey(), Self::done, recv_wr)?;
-        let modifying = KBox::pin_init(new_mutex!((), "ib_xrc_qp_modify"), GFP_KERNEL)?;
+        let modifying = KBox::pin_init(new_mutex!(false, "ib_xrc_qp_modify"), GFP_KERNEL)?;
         let context = KBox::new(
             Context {
                 queue: queue.clone(),
@@ -237,28 +238,41 @@ impl<H: QpHandler> Qp<H> {
     ///
     /// To RESET a QP goes through ERR, so that all posted buffers complete, and waits for
     /// that. From RESET on no buffer can be posted, from INIT on it can.
+    ///
+    /// Drivers may change the state and fail afterwards: [`query`](Self::query) tells. Of such
+    /// a QP the buffers come back all the same, in RESET and ERR.
     pub(crate) fn modify(&self, gate: &GateGuard<'_>, attr: &QpAttr, mask: QpAttrMask) -> Result {
         self.check(gate)?;
         let mut raw = attr.clone().into_raw();
         let next = mask.contains(QpAttrMask::STATE).then_some(raw.qp_state);
-        let _modifying = self.modifying.lock();
+        let mut half_done = self.modifying.lock();
 
-        if next == Some(bindings::IB_QPS_RESET) {
-            self.queue.set_open(false);
-            self.flush(gate)
+        match next {
+            Some(bindings::IB_QPS_RESET) => {
+                self.flush(gate, *half_done)
+                    .and_then(|()| self.modify_raw(&mut raw, mask))
+                    .inspect_err(|_| self.queue.set_open(true))?;
+                *half_done = false;
+            }
+            Some(bindings::IB_QPS_ERR) if *half_done => self
+                .flush(gate, true)
                 .and_then(|()| self.modify_raw(&mut raw, mask))
-                .inspect_err(|_| self.queue.set_open(true))?;
-            return Ok(());
-        }
-        self.modify_raw(&mut raw, mask)?;
-        if next == Some(bindings::IB_QPS_INIT) {
-            self.queue.set_open(true);
+                .inspect_err(|_| self.queue.set_open(true))?,
+            _ => {
+                // Who finds fault with the attributes does so before anything is done.
+                self.modify_raw(&mut raw, mask)
+                    .inspect_err(|&error| *half_done |= error != EINVAL)?;
+                if next == Some(bindings::IB_QPS_INIT) {
+                    self.queue.set_open(true);
+                }
+            }
         }
         Ok(())
     }
 
-    /// Gets all posted buffers back, through ERR.
-    fn flush(&self, gate: &GateGuard<'_>) -> Result {
+    /// Gets all posted buffers back, through ERR. None can be posted then.
+    fn flush(&self, gate: &GateGuard<'_>, half_done: bool) -> Result {
+        self.queue.set_open(false);
         if self.queue.is_drained() {
             return Ok(());
         }
@@ -267,9 +281,42 @@ impl<H: QpHandler> Qp<H> {
             qp_state: bindings::IB_QPS_ERR,
             ..Default::default()
         };
+        let result = self.modify_raw(&mut error, QpAttrMask::STATE);
 
-        self.modify_raw(&mut error, QpAttrMask::STATE)?;
+        if half_done {
+            // If an earlier attempt has failed, it may have left RESET behind, and ERR is refused.
+            return self.forget();
+        }
+        result?;
         self.wait_drained(gate)
+    }
+
+    /// Gets all posted buffers back from a device which may not complete them in ERR, as rxe if it
+    /// had no memory for a modify. It is in ERR then.
+    ///
+    /// RESET makes the device forget them, but does not say which have completed before and wait
+    /// on the CQ. All of these have been handled when another receive has completed, as the
+    /// core's draining has it.
+    fn forget(&self) -> Result {
+        let mut reset = bindings::ib_qp_attr {
+            qp_state: bindings::IB_QPS_RESET,
+            ..Default::default()
+        };
+        let mut init = bindings::ib_qp_attr {
+            qp_state: bindings::IB_QPS_INIT,
+            port_num: self.port(),
+            ..Default::default()
+        };
+
+        self.modify_raw(&mut reset, QpAttrMask::STATE)?;
+        self.modify_raw(&mut init, QpAttrMask::TO_INIT)?;
+        // SAFETY: By the type invariants the QP and its CQ, which is of the core's making, are
+        // there. The QP is in INIT, with nothing posted, and nobody posts or modifies: the
+        // receive queue is closed, and the caller has the mutex.
+        unsafe { bindings::ib_drain_rq(self.raw.as_ptr()) };
+        // SAFETY: See above: no device knows a buffer, and no completion is left.
+        unsafe { self.queue.reclaim() };
+        Ok(())
     }
 
     fn wait_drained(&self, gate: &GateGuard<'_>) -> Result {

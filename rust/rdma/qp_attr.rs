@@ -66,6 +66,13 @@ impl QpAttrMask {
     pub(crate) const CUR_STATE: Self = Self(bindings::IB_QP_CUR_STATE);
     /// The number of the peer's QP.
     pub(crate) const DEST_QPN: Self = Self(bindings::IB_QP_DEST_QPN);
+    /// What going from RESET to INIT needs.
+    pub(crate) const TO_INIT: Self = Self(
+        bindings::IB_QP_STATE
+            | bindings::IB_QP_PKEY_INDEX
+            | bindings::IB_QP_PORT
+            | bindings::IB_QP_ACCESS_FLAGS,
+    );
     /// All attributes that uverbs knows.
     pub(crate) const STANDARD: Self = Self(bindings::IB_QP_ATTR_STANDARD_BITS);
     /// What an XRC TGT QP, which never requests, does not have. libibverbs' users may pass
@@ -323,6 +330,15 @@ impl QpAttr {
         dst
     }
 
+    /// Of a query: for userspace to go from RESET to INIT with.
+    pub(crate) fn to_init(&self) -> bindings::ib_uverbs_qp_attr {
+        bindings::ib_uverbs_qp_attr {
+            qp_attr_mask: QpAttrMask::TO_INIT.bits(),
+            qp_state: QpState::Init.raw(),
+            ..self.to_uapi()
+        }
+    }
+
     /// Adds to an XRC TGT QP's transition what the RC QP that carries it needs, and returns
     /// the mask for that.
     ///
@@ -372,22 +388,22 @@ pub(crate) fn tgt_may_modify(cur: QpState, next: QpState, mask: QpAttrMask) -> b
 /// Which attributes an XRC TGT QP must have for a step of a connect: the first is required,
 /// the second optional. `None` if it is not one of RESET to INIT, to RTR, to RTS.
 pub(crate) fn tgt_step(cur: QpState, next: QpState) -> Option<(QpAttrMask, QpAttrMask)> {
-    let required = QpAttrMask(match (cur, next) {
-        (QpState::Reset, QpState::Init) => {
-            bindings::IB_QP_PKEY_INDEX | bindings::IB_QP_PORT | bindings::IB_QP_ACCESS_FLAGS
-        }
-        (QpState::Init, QpState::Rtr) => {
-            bindings::IB_QP_AV
+    let required = match (cur, next) {
+        (QpState::Reset, QpState::Init) => QpAttrMask::TO_INIT,
+        (QpState::Init, QpState::Rtr) => QpAttrMask(
+            bindings::IB_QP_STATE
+                | bindings::IB_QP_AV
                 | bindings::IB_QP_PATH_MTU
                 | bindings::IB_QP_DEST_QPN
                 | bindings::IB_QP_RQ_PSN
                 | bindings::IB_QP_MAX_DEST_RD_ATOMIC
-                | bindings::IB_QP_MIN_RNR_TIMER
+                | bindings::IB_QP_MIN_RNR_TIMER,
+        ),
+        (QpState::Rtr, QpState::Rts) => {
+            QpAttrMask(bindings::IB_QP_STATE | bindings::IB_QP_TIMEOUT | bindings::IB_QP_SQ_PSN)
         }
-        (QpState::Rtr, QpState::Rts) => bindings::IB_QP_TIMEOUT | bindings::IB_QP_SQ_PSN,
         _ => return None,
-    })
-    .union(QpAttrMask::STATE);
+    };
 
     // The core knows which are optional, but only answers whether a mask is right.
     let optional = (0..u32::BITS)

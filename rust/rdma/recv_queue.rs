@@ -261,7 +261,9 @@ impl RecvQueue {
     ///
     /// # Safety
     ///
-    /// The QP and its CQ have been destroyed, the device is still registered.
+    /// No device knows any of them, nor is a completion of one left: the QP and its CQ have been
+    /// destroyed, or the QP was reset and its CQ drained. The device is still registered. Nobody
+    /// posts meanwhile.
     pub(super) unsafe fn reclaim(&self) {
         loop {
             let Some(slot) = self.inner.lock().posted.pop() else {

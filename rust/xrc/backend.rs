@@ -76,8 +76,8 @@ pub(crate) trait TgtQp: Send + Sync + Sized {
     fn port(&self) -> u32;
 
     /// Goes from a state to the next, or stays in it: the caller has found `mask` right for that
-    /// on an XRC TGT QP, and calls one at a time. On failure the QP is in the state it was in.
-    /// Sleeps.
+    /// on an XRC TGT QP, and calls one at a time. On failure [`query`](Self::query) says which
+    /// state the QP is in: mostly that it was in. Sleeps.
     fn modify(&self, gate: &GateGuard<'_>, transition: Transition, attr: QpAttr) -> Result;
 
     /// Reads the attributes as the device has them. Sleeps.

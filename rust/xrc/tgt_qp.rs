@@ -193,20 +193,21 @@ impl<B: Backend> TgtQp<B> {
         attr: &bindings::ib_uverbs_qp_attr,
     ) -> Result {
         let qp = self.lock(gate, Deadline::NEVER)?;
+        let result = self.modify_locked(&qp, gate, attr);
 
-        self.modify_locked(&qp, gate, attr)?;
         drop(qp);
+        // One that has failed may have ended in ERR, too.
         self.domain.tgt_qp_modified(self);
-        Ok(())
+        result
     }
 
     fn modify_locked(
         &self,
-        qp: &Locked<'_, B>,
+        locked: &Locked<'_, B>,
         gate: &GateGuard<'_>,
         uattr: &bindings::ib_uverbs_qp_attr,
     ) -> Result {
-        let Qp { qp, .. } = (**qp).as_ref().ok_or(ESTALE)?;
+        let Qp { qp, .. } = (**locked).as_ref().ok_or(ESTALE)?;
         let (attr, mask) = QpAttr::from_uapi(self.domain.services().device(), uattr, qp.port())?;
         let mask = qp_attr::tgt_mask(mask);
         let from = self.state();
@@ -234,23 +235,61 @@ impl<B: Backend> TgtQp<B> {
         }
         if let Err(error) = qp.modify(gate, Transition { from, to, mask }, attr) {
             self.dest_qp_num.store(old_dest_qp_num, Relaxed);
-            if from == QpState::Reset {
-                // Buffers that were posted on the way have been flushed.
-                self.entered(QpState::Reset);
-            } else if to == QpState::Reset {
-                // The way there leads through ERR.
-                self.entered(QpState::Err);
-            }
+            self.has_failed(locked, gate, from, to);
             return Err(error);
         }
         self.entered(to);
         Ok(())
     }
 
-    fn to_err(&self, qp: &Locked<'_, B>, gate: &GateGuard<'_>) -> Result {
+    /// A modify has failed: finds out which state the QP is in. If a driver has changed it before it
+    /// failed, as rxe does without memory for RTR, a QP that was not connected is taken back to
+    /// where it was; if that fails too, the state says how far it got.
+    fn has_failed(&self, locked: &Locked<'_, B>, gate: &GateGuard<'_>, from: QpState, to: QpState) {
+        let Some(Qp { qp, .. }) = &**locked else {
+            return;
+        };
+
+        if to == QpState::Reset {
+            // The way there leads through ERR, and is to be tried again.
+            self.entered(QpState::Err);
+            return;
+        }
+
+        let attr = qp.query(gate);
+        let now = match &attr {
+            Ok(attr) => attr.state().unwrap_or(QpState::Err),
+            Err(_) => QpState::Err,
+        };
+
+        if now != from || from == QpState::Reset {
+            // On the way back to RESET, buffers that had been posted were flushed.
+            self.entered(now);
+        }
+        if now == from || now != to || !matches!(from, QpState::Reset | QpState::Init) {
+            return;
+        }
+
+        let mut back = self.to_state(locked, gate, QpState::Reset);
+
+        if let (Ok(()), QpState::Init, Ok(attr)) = (back, from, attr) {
+            back = self.modify_locked(locked, gate, &attr.to_init());
+        }
+        if let Err(error) = back {
+            pr_warn!(
+                "cannot take QP {} back to {:?}: {:?}\n",
+                self.num(),
+                from,
+                error
+            );
+        }
+    }
+
+    /// Goes to RESET or ERR.
+    fn to_state(&self, qp: &Locked<'_, B>, gate: &GateGuard<'_>, state: QpState) -> Result {
         let attr = bindings::ib_uverbs_qp_attr {
             qp_attr_mask: QpAttrMask::STATE.bits(),
-            qp_state: QpState::Err.raw(),
+            qp_state: state.raw(),
             ..Default::default()
         };
 
@@ -285,8 +324,12 @@ impl<B: Backend> TgtQp<B> {
         let result = self
             .lock(gate, deadline)
             .and_then(|qp| self.connect_locked(&qp, gate, attr, deadline));
+        let state = self.state();
 
-        (result, self.state())
+        if result.is_err() {
+            self.domain.tgt_qp_modified(self);
+        }
+        (result, state)
     }
 
     fn connect_locked(
@@ -349,10 +392,12 @@ impl<B: Backend> TgtQp<B> {
         let connection = self.state.connection();
         let delivered_before = arrivals.tally(connection).delivered;
 
-        self.to_err(&qp, gate)?;
+        let stopped = self.to_state(&qp, gate, QpState::Err);
+
         drop(qp);
 
-        let settled = self.settle(gate, deadline, last, connection, &*arrivals);
+        let settled =
+            stopped.and_then(|()| self.settle(gate, deadline, last, connection, &*arrivals));
 
         // Not before: what the device has received is lost if the QP is destroyed.
         self.domain.tgt_qp_modified(self);
@@ -436,7 +481,7 @@ impl<B: Backend> TgtQp<B> {
 
         // Not if the device does: it may be about to tell the peer why.
         if error & GIVEN_UP != 0 {
-            if let Err(error) = self.to_err(&qp, gate) {
+            if let Err(error) = self.to_state(&qp, gate, QpState::Err) {
                 pr_err!(
                     "cannot put QP {} in the error state: {:?}\n",
                     self.num(),

@@ -399,6 +399,10 @@ enum ib_xrc_tgt_qp_open_attrs {
  * those of an XRC TGT QP (ib_modify_qp_is_ok()). Bits which libibverbs would not
  * pass for such a QP (IBV_QP_RETRY_CNT, IBV_QP_RNR_RETRY,
  * IBV_QP_MAX_QP_RD_ATOMIC) are ignored, as uverbs does.
+ *
+ * When it fails the QP stays in the state that it was in. If that is impossible, as
+ * the device failed halfway, a query says which state it is in: RESET if it was not
+ * connected, ERR if a RESET failed.
  */
 enum ib_xrc_tgt_qp_modify_attrs {
 	/* ? handle */
