@@ -152,6 +152,10 @@ TEST_F_TIMEOUT(srq_attr, limit, TIMEOUT)
 }
 
 #define ROUNDS 400
+/* How many messages the sender may be ahead: fewer than an SRQ holds back. */
+#define AHEAD 32
+
+static int rounds_received;
 
 static void *send_rounds(void *arg)
 {
@@ -161,6 +165,8 @@ static void *send_rounds(void *arg)
 	int i;
 
 	for (i = 0; i < ROUNDS && !ret; i++) {
+		while (i - __atomic_load_n(&rounds_received, __ATOMIC_ACQUIRE) >= AHEAD)
+			usleep(1000);
 		ret = peer_send(p, in, 0, 8, 0);
 		if (!ret)
 			ret = peer_wait_sent(p, 1);
@@ -187,6 +193,7 @@ TEST_F_TIMEOUT(srq_attr, limit_under_traffic, 300)
 	for (i = 0; i < ROUNDS; i++) {
 		ASSERT_EQ(0, inbox_wait(&in, &cqe));
 		EXPECT_EQ(IBV_WC_SUCCESS, cqe.status);
+		__atomic_store_n(&rounds_received, i + 1, __ATOMIC_RELEASE);
 		/* Down to some and up again. */
 		if (i % 11 == 10)
 			ASSERT_EQ(0, inbox_post(&in, 11));
