@@ -135,7 +135,8 @@ impl Receiver {
             // Held, so that no place and buffer are given back meanwhile.
             let idle = self.idle.lock();
 
-            if queue.posted() >= idle.iter().count() {
+            // There is a place for each buffer.
+            if idle.iter().nth(queue.posted()).is_none() {
                 return Ok(());
             }
             queue.post(buffer)?;

@@ -151,7 +151,9 @@ impl RecvWr {
         mut skip: u64,
         mut data: &[u8],
     ) -> Result<Option<QpError>> {
-        let room: u64 = self.sges().map(|sge| u64::from(sge.length)).sum();
+        let room = self
+            .sges()
+            .fold(0u64, |room, sge| room.saturating_add(sge.length.into()));
 
         if room.saturating_sub(skip) < data.len() as u64 {
             return Ok(Some(QpError::Request));

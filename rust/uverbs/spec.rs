@@ -98,10 +98,8 @@ impl Kind {
 fn tail_is_zero(attr: &RawAttr, len: u16, is_zero: impl FnOnce(u16) -> bool) -> bool {
     if attr.is_inline() {
         attr.inline_data()
-            .iter()
-            .take(attr.len())
-            .skip(len.into())
-            .all(|byte| *byte == 0)
+            .get(len.into()..attr.len())
+            .is_none_or(|tail| tail.iter().all(|byte| *byte == 0))
     } else {
         is_zero(len)
     }

@@ -4,11 +4,7 @@
 
 use kernel::{
     prelude::*,
-    time::{
-        Delta,
-        Instant,
-        Monotonic, //
-    }, //
+    time::NSEC_PER_MSEC, //
 };
 
 use crate::{
@@ -19,35 +15,34 @@ use crate::{
     rdma::gate::GateGuard, //
 };
 
-/// The time by which a call is to be over.
-///
-/// Times are nanoseconds since boot in 63 bits, and what is added to one is less than 50 days: their
-/// sums and differences do not overflow within centuries.
+use super::linger::now_ns;
+
+/// The time by which a call is to be over, on the clock of [`now_ns`].
 #[derive(Clone, Copy)]
-pub(crate) struct Deadline(Option<Instant<Monotonic>>);
+pub(crate) struct Deadline(Option<i64>);
+
+/// Milliseconds as nanoseconds.
+fn to_ns(ms: u32) -> i64 {
+    i64::from(ms).saturating_mul(NSEC_PER_MSEC)
+}
 
 impl Deadline {
     /// The caller waits for as long as it takes.
     pub(crate) const NEVER: Self = Self(None);
 
     /// So many milliseconds from now.
-    #[expect(clippy::arithmetic_side_effects, reason = "see the type")]
     pub(crate) fn after_ms(ms: u32) -> Self {
-        Self(Some(
-            Instant::<Monotonic>::now() + Delta::from_millis(ms.into()),
-        ))
+        Self(Some(now_ns().saturating_add(to_ns(ms))))
     }
 
     /// So much later.
-    #[expect(clippy::arithmetic_side_effects, reason = "see the type")]
     pub(crate) fn extended_ms(self, ms: u32) -> Self {
-        Self(self.0.map(|at| at + Delta::from_millis(ms.into())))
+        Self(self.0.map(|at_ns| at_ns.saturating_add(to_ns(ms))))
     }
 
-    #[expect(clippy::arithmetic_side_effects, reason = "see the type")]
     fn check(self) -> Result {
         match self.0 {
-            Some(at) if (Instant::<Monotonic>::now() - at) >= Delta::ZERO => Err(ETIMEDOUT),
+            Some(at_ns) if now_ns() >= at_ns => Err(ETIMEDOUT),
             _ => Ok(()),
         }
     }
