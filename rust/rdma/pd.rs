@@ -44,7 +44,7 @@ impl Pd {
         };
 
         // INVARIANT: It has just been made. If this fails it is dropped with its argument.
-        Ok(Arc::new(Self { raw, live }, GFP_KERNEL)?)
+        Ok(Arc::new(Self { raw, live }, GFP_KERNEL_ACCOUNT)?)
     }
 
     pub(super) fn as_raw(&self) -> *mut bindings::ib_pd {

@@ -139,13 +139,13 @@ impl<H: QpHandler> Qp<H> {
         }
 
         let queue = RecvQueue::new(device.clone(), pd.local_dma_lkey(), Self::done, recv_wr)?;
-        let modifying = KBox::pin_init(new_mutex!(false, "ib_xrc_qp_modify"), GFP_KERNEL)?;
+        let modifying = KBox::pin_init(new_mutex!(false, "ib_xrc_qp_modify"), GFP_KERNEL_ACCOUNT)?;
         let context = KBox::new(
             Context {
                 queue: queue.clone(),
                 handler,
             },
-            GFP_KERNEL,
+            GFP_KERNEL_ACCOUNT,
         )?;
         let context = ScopedContext(NonNull::from(KBox::leak(context)));
 

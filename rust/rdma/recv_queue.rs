@@ -60,7 +60,7 @@ impl RecvQueue {
     /// Makes a queue for up to `depth` buffers at a time, without a QP.
     pub(super) fn new(device: Arc<Device>, lkey: u32, done: Done, depth: u32) -> Result<Arc<Self>> {
         let depth = depth as usize;
-        let posted = KVec::with_capacity(depth, GFP_KERNEL)?;
+        let posted = KVec::with_capacity(depth, GFP_KERNEL_ACCOUNT)?;
 
         Arc::pin_init(
             pin_init!(Self {
@@ -78,7 +78,7 @@ impl RecvQueue {
                     "ib_xrc_recv_queue"
                 ),
             }),
-            GFP_KERNEL,
+            GFP_KERNEL_ACCOUNT,
         )
     }
 

@@ -140,7 +140,7 @@ fn walk<'a, C: Context>(
     // A page at most, as the header's length was checked. All at once, so that what was checked is
     // what is used.
     UserSlice::new(attrs, num_attrs.saturating_mul(RawAttr::SIZE))
-        .read_all(&mut raw, GFP_KERNEL)?;
+        .read_all(&mut raw, GFP_KERNEL_ACCOUNT)?;
 
     for (index, bytes) in raw.chunks_exact(RawAttr::SIZE).enumerate() {
         let Some(bytes) = bytes.first_chunk() else {

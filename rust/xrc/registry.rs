@@ -110,11 +110,11 @@ pub(crate) fn find(selector: &Selector<'_>) -> Result<Arc<XrcDevice<Soft>>> {
 /// Describes the devices which the caller's network namespace may use. Sleeps.
 pub(crate) fn list() -> Result<KVec<bindings::ib_xrc_device_info>> {
     let registry = REGISTRY.lock();
-    let mut infos = KVec::with_capacity(registry.devices.len(), GFP_KERNEL)?;
+    let mut infos = KVec::with_capacity(registry.devices.len(), GFP_KERNEL_ACCOUNT)?;
 
     for xrc_device in &registry.devices {
         if is_usable(xrc_device.device()) {
-            infos.push(xrc_device.info(), GFP_KERNEL)?;
+            infos.push(xrc_device.info(), GFP_KERNEL_ACCOUNT)?;
         }
     }
     Ok(infos)
