@@ -18,8 +18,8 @@ use kernel::{
     prelude::*,
     sync::{
         aref::ARef,
-        poll::PollTable,
-        Arc, //
+        Arc,
+        CondVar, //
     }, //
 };
 
@@ -37,8 +37,11 @@ pub(crate) trait AnonFile: Send + Sync + Sized + 'static {
     /// With `nonblock`, answers `EAGAIN` instead of sleeping.
     fn read(&self, nonblock: bool, iov: &mut IovIterDest<'_>) -> Result<usize>;
 
-    /// Registers `table` with what wakes the readers and returns the `POLL*` mask. May sleep.
-    fn poll(&self, file: &File, table: PollTable<'_>) -> u32;
+    /// What is notified when [`poll`](Self::poll) may return something else: always the same.
+    fn readers(&self) -> &CondVar;
+
+    /// The `POLL*` mask. May sleep.
+    fn poll(&self) -> u32;
 
     /// The last descriptor was closed, or the file was never installed. May sleep.
     ///
@@ -49,7 +52,8 @@ pub(crate) trait AnonFile: Send + Sync + Sized + 'static {
 /// [`AnonFile`] as a trait object can have it.
 trait Ops: Send + Sync {
     fn read(&self, nonblock: bool, iov: &mut IovIterDest<'_>) -> Result<usize>;
-    fn poll(&self, file: &File, table: PollTable<'_>) -> u32;
+    fn readers(&self) -> &CondVar;
+    fn poll(&self) -> u32;
     fn release(&self);
 }
 
@@ -58,8 +62,12 @@ impl<T: AnonFile> Ops for T {
         AnonFile::read(self, nonblock, iov)
     }
 
-    fn poll(&self, file: &File, table: PollTable<'_>) -> u32 {
-        AnonFile::poll(self, file, table)
+    fn readers(&self) -> &CondVar {
+        AnonFile::readers(self)
+    }
+
+    fn poll(&self) -> u32 {
+        AnonFile::poll(self)
     }
 
     fn release(&self) {
@@ -79,6 +87,13 @@ struct Private {
     type_id: TypeId,
     object: Arc<dyn Ops>,
 }
+
+// The kernel crate lets nobody at the `wait_queue_head` of a `CondVar`. As there is nothing else in it,
+// that is where the `CondVar` is.
+const _: () = assert!(
+    size_of::<CondVar>() == size_of::<bindings::wait_queue_head>(),
+    "CondVar is more than its wait_queue_head"
+);
 
 /// Lets the operations be in a `static`.
 #[repr(transparent)]
@@ -221,12 +236,20 @@ unsafe extern "C" fn poll(
 ) -> bindings::__poll_t {
     // SAFETY: The VFS calls this for one of our files, and holds it during the call.
     let private = unsafe { private(file) };
-    // SAFETY: As above. `fdget_pos()` is not used for polling, nor for streams at all.
-    let file = unsafe { File::from_raw_file(file) };
-    // SAFETY: The VFS passes null or a table that is valid during the call.
-    let table = unsafe { PollTable::from_raw(table) };
+    // CAST: That is all that there is in it, see above.
+    let readers: *const CondVar = private.object.readers();
 
-    private.object.poll(file, table)
+    // Whoever polls has an entry in the queue afterwards, and takes it out before he lets go of the
+    // file; epoll, which holds no file, when the last one else has: `eventpoll_release()` does that in
+    // `__fput()`, before `release()`. So there is no entry when the object goes, and its memory need
+    // not stay for a grace period, which `PollCondVar` waits for each time.
+    //
+    // SAFETY: The VFS passes null or a table that is valid during the call, and the file. The queue is
+    // in the object, or lives for longer: `readers()` returns a reference for as long as that is
+    // borrowed. The file has a reference to the object until `release()`, and by then nobody has an
+    // entry in the queue any more.
+    unsafe { bindings::poll_wait(file, readers.cast_mut().cast(), table) };
+    private.object.poll()
 }
 
 /// # Safety

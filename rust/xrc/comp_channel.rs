@@ -14,7 +14,6 @@ use kernel::{
         POLLIN,
         POLLRDNORM, //
     },
-    fs::File,
     iov::IovIterDest,
     list::{
         impl_list_arc_safe,
@@ -25,14 +24,11 @@ use kernel::{
         ListLinks,
         TryNewListArc, //
     },
-    new_mutex, new_poll_condvar, new_spinlock,
+    new_condvar, new_mutex, new_spinlock,
     prelude::*,
     sync::{
-        poll::{
-            PollCondVar,
-            PollTable, //
-        },
         Arc,
+        CondVar,
         Mutex,
         SpinLock, //
     },
@@ -59,7 +55,7 @@ pub(crate) struct CompChannel {
     #[pin]
     state: SpinLock<State>,
     #[pin]
-    readers: PollCondVar,
+    readers: CondVar,
     /// Gone with the descriptor.
     #[pin]
     listening: Mutex<Option<Listening>>,
@@ -101,7 +97,7 @@ impl CompChannel {
                     },
                     "CompChannel::state"
                 ),
-                readers <- new_poll_condvar!("CompChannel::readers"),
+                readers <- new_condvar!("CompChannel::readers"),
                 listening <- new_mutex!(None, "CompChannel::listening"),
                 owner,
             }),
@@ -181,9 +177,11 @@ impl AnonFile for CompChannel {
         Ok(size)
     }
 
-    fn poll(&self, file: &File, table: PollTable<'_>) -> u32 {
-        table.register_wait(file, &self.readers);
+    fn readers(&self) -> &CondVar {
+        &self.readers
+    }
 
+    fn poll(&self) -> u32 {
         let state = self.state.lock();
         let mut events = 0;
 

@@ -8,16 +8,12 @@ use kernel::{
         POLLIN,
         POLLRDNORM, //
     },
-    fs::File,
     iov::IovIterDest,
-    new_mutex, new_poll_condvar, new_spinlock_irq,
+    new_condvar, new_mutex, new_spinlock_irq,
     prelude::*,
     sync::{
-        poll::{
-            PollCondVar,
-            PollTable, //
-        },
         Arc,
+        CondVar,
         Mutex,
         SpinLockIrq, //
     },
@@ -52,7 +48,7 @@ pub(crate) struct EventFile {
     #[pin]
     state: SpinLockIrq<State>,
     #[pin]
-    readers: PollCondVar,
+    readers: CondVar,
     /// Gone with the descriptor.
     #[pin]
     listening: Mutex<Option<Listening>>,
@@ -135,7 +131,7 @@ impl EventFile {
                     },
                     "EventFile::state"
                 ),
-                readers <- new_poll_condvar!("EventFile::readers"),
+                readers <- new_condvar!("EventFile::readers"),
                 listening <- new_mutex!(None, "EventFile::listening"),
                 owner,
             }),
@@ -216,9 +212,11 @@ impl AnonFile for EventFile {
         Ok(copied)
     }
 
-    fn poll(&self, file: &File, table: PollTable<'_>) -> u32 {
-        table.register_wait(file, &self.readers);
+    fn readers(&self) -> &CondVar {
+        &self.readers
+    }
 
+    fn poll(&self) -> u32 {
         let mut state = self.state.lock();
         let mut events = 0;
 
