@@ -196,7 +196,9 @@ void ib_xrc_helper_ib_dma_unmap_single(struct ib_device *device, u64 dma_addr, s
 #include <linux/capability.h>
 #include <linux/highmem.h>
 #include <linux/kdev_t.h>
+#include <linux/memcontrol.h>
 #include <linux/mm.h>
+#include <linux/sched/mm.h>
 #include <linux/sched/signal.h>
 #include <linux/uaccess.h>
 #include <linux/userfaultfd_k.h>
@@ -238,4 +240,19 @@ bool ib_xrc_helper_may_pin(struct mm_struct *mm, unsigned long pages)
 	unsigned long pinned = atomic64_read(&mm->pinned_vm);
 
 	return (pinned <= limit && pages <= limit - pinned) || capable(CAP_IPC_LOCK);
+}
+
+struct mem_cgroup *ib_xrc_helper_get_mem_cgroup_from_mm(struct mm_struct *mm)
+{
+	return get_mem_cgroup_from_mm(mm);
+}
+
+void ib_xrc_helper_mem_cgroup_put(struct mem_cgroup *memcg)
+{
+	mem_cgroup_put(memcg);
+}
+
+struct mem_cgroup *ib_xrc_helper_set_active_memcg(struct mem_cgroup *memcg)
+{
+	return set_active_memcg(memcg);
 }

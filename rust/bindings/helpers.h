@@ -10,6 +10,9 @@
 #include <rdma/ib_user_verbs.h>
 #include <rdma/ib_verbs.h>
 
+struct mem_cgroup;
+struct mm_struct;
+
 /* ----------------------------------------------------------------- rdma -- */
 
 void ib_xrc_helper_get_device(struct ib_device *device);
@@ -56,5 +59,8 @@ void ib_xrc_helper_memcpy_to_page(struct page *page, size_t offset, const char *
 unsigned long ib_xrc_helper_untagged_addr_remote(struct mm_struct *mm, unsigned long addr);
 bool ib_xrc_helper_userfaultfd_armed(struct vm_area_struct *vma);
 bool ib_xrc_helper_may_pin(struct mm_struct *mm, unsigned long pages);
+struct mem_cgroup *ib_xrc_helper_get_mem_cgroup_from_mm(struct mm_struct *mm);
+void ib_xrc_helper_mem_cgroup_put(struct mem_cgroup *memcg);
+struct mem_cgroup *ib_xrc_helper_set_active_memcg(struct mem_cgroup *memcg);
 
 #endif /* IB_XRC_HELPERS_H */

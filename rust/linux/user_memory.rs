@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Writing to the memory of another process.
+//! Writing to the memory of another process, and at its expense.
 //!
 //! C headers: [`include/linux/mm.h`](srctree/include/linux/mm.h),
-//! [`include/linux/sched/mm.h`](srctree/include/linux/sched/mm.h)
+//! [`include/linux/sched/mm.h`](srctree/include/linux/sched/mm.h),
+//! [`include/linux/memcontrol.h`](srctree/include/linux/memcontrol.h)
 
 use core::ptr;
 
@@ -54,6 +55,22 @@ impl UserMemory {
         current
             .mm()
             .is_some_and(|mm| ptr::eq(mm.as_raw(), self.mm.as_raw()))
+    }
+
+    /// Runs `f` with what it allocates (`__GFP_ACCOUNT`) charged to the memory cgroup of the process,
+    /// as its pages are, and not to that of the caller. Process context.
+    pub(crate) fn charged<R>(&self, f: impl FnOnce() -> R) -> R {
+        // SAFETY: `self` holds the `struct mm_struct`. What is returned is a reference, or null.
+        let memcg = unsafe { bindings::ib_xrc_helper_get_mem_cgroup_from_mm(self.mm.as_raw()) };
+        // SAFETY: The reference is held until the scope has ended, below.
+        let outer = unsafe { bindings::ib_xrc_helper_set_active_memcg(memcg) };
+        let result = f();
+
+        // SAFETY: Ends the scope. That of the caller, if there is one, has its own reference.
+        unsafe { bindings::ib_xrc_helper_set_active_memcg(outer) };
+        // SAFETY: It is ours, and not used any more.
+        unsafe { bindings::ib_xrc_helper_mem_cgroup_put(memcg) };
+        result
     }
 
     /// Copies `data` to `addr` in the process, from any process context.

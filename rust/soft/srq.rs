@@ -407,7 +407,7 @@ impl SoftSrq {
 
     /// Gives a work request to a message in parts.
     fn open(&self, delivery: &mut Delivery, assembly: Assembly) -> Result<Next> {
-        let Ok(room) = OpenRoom::new(assembly) else {
+        let Ok(room) = self.memory.charged(|| OpenRoom::new(assembly)) else {
             return Ok(Next::Retry);
         };
         let result = self.queue.lock().open(room);
