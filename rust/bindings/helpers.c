@@ -4,6 +4,7 @@
 
 /* ----------------------------------------------------------------- rdma -- */
 
+#include <linux/cgroup_rdma.h>
 #include <linux/nsproxy.h>
 #include <linux/sched.h>
 #include <rdma/opa_addr.h>
@@ -163,6 +164,33 @@ int ib_xrc_helper_ib_post_recv(struct ib_qp *qp, const struct ib_recv_wr *wr,
 {
 	return ib_post_recv(qp, wr, bad_wr);
 }
+
+/* What uverbs counts by ib_rdmacg_try_charge(), whose header is the core's own. */
+#ifdef CONFIG_CGROUP_RDMA
+static enum rdmacg_resource_type resource(bool handle)
+{
+	return handle ? RDMACG_RESOURCE_HCA_HANDLE : RDMACG_RESOURCE_HCA_OBJECT;
+}
+
+int ib_xrc_helper_rdmacg_try_charge(struct ib_device *device, bool handle, struct rdma_cgroup **cg)
+{
+	return rdmacg_try_charge(cg, &device->cg_device, resource(handle));
+}
+
+void ib_xrc_helper_rdmacg_uncharge(struct ib_device *device, bool handle, struct rdma_cgroup *cg)
+{
+	rdmacg_uncharge(cg, &device->cg_device, resource(handle));
+}
+#else
+int ib_xrc_helper_rdmacg_try_charge(struct ib_device *device, bool handle, struct rdma_cgroup **cg)
+{
+	return 0;
+}
+
+void ib_xrc_helper_rdmacg_uncharge(struct ib_device *device, bool handle, struct rdma_cgroup *cg)
+{
+}
+#endif
 
 int ib_xrc_helper_ib_check_mr_access(struct ib_device *device, unsigned int flags)
 {

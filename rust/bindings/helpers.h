@@ -12,6 +12,7 @@
 
 struct mem_cgroup;
 struct mm_struct;
+struct rdma_cgroup;
 
 /* ----------------------------------------------------------------- rdma -- */
 
@@ -40,6 +41,10 @@ int ib_xrc_helper_ib_destroy_qp(struct ib_qp *qp);
 int ib_xrc_helper_ib_modify_qp(struct ib_qp *qp, struct ib_qp_attr *attr, int mask);
 int ib_xrc_helper_ib_post_recv(struct ib_qp *qp, const struct ib_recv_wr *wr,
 			       const struct ib_recv_wr **bad_wr);
+
+int ib_xrc_helper_rdmacg_try_charge(struct ib_device *device, bool handle,
+				    struct rdma_cgroup **cg);
+void ib_xrc_helper_rdmacg_uncharge(struct ib_device *device, bool handle, struct rdma_cgroup *cg);
 
 int ib_xrc_helper_ib_check_mr_access(struct ib_device *device, unsigned int flags);
 bool ib_xrc_helper_ib_access_writable(int access_flags);

@@ -25,6 +25,7 @@
 //! there as long as the object is, and dropping one needs no guard. What is left of a device
 //! then, a [`Device`](device::Device) or a [`RecvBuffer`](recv_buffer::RecvBuffer), is memory.
 
+pub(crate) mod cgroup;
 pub(crate) mod client;
 pub(crate) mod device;
 mod device_events;

@@ -17,11 +17,7 @@ use kernel::{
     sync::Arc,
 };
 
-use super::{
-    device::{Device, Live},
-    gate::GateGuard,
-    pd::Pd,
-};
+use super::{cgroup::Charge, device::Device, gate::GateGuard, pd::Pd};
 use crate::{bindings, linux::own_memory::OwnMemory};
 
 /// What may be done to a region, `enum ib_access_flags`.
@@ -153,7 +149,7 @@ pub(crate) struct Mr {
     rkey: u32,
     pd: Arc<Pd>,
     // After `raw`, which `drop` deregisters.
-    live: Live,
+    charge: Charge,
 }
 
 // SAFETY: An MR may be deregistered by any thread.
@@ -162,17 +158,17 @@ unsafe impl Send for Mr {}
 unsafe impl Sync for Mr {}
 
 impl Mr {
-    /// Registers memory of the calling process. Fails with `EINVAL` if `gate` is not that of the
-    /// PD's device, `EOPNOTSUPP` if its driver cannot do this for the kernel, or as the driver does.
-    /// Sleeps, until all pages are there.
+    /// Registers memory of the calling process. Fails as [`Charge::object`] does, with `EOPNOTSUPP`
+    /// if the driver of the PD's device cannot do this for the kernel, or as the driver does. Sleeps,
+    /// until all pages are there.
     pub(crate) fn new(gate: &GateGuard<'_>, pd: &Arc<Pd>, memory: Pinnable<'_>) -> Result<Self> {
-        let live = Live::new(gate, pd.device())?;
+        let charge = Charge::object(gate, pd.device())?;
         let Pinnable { region, access, .. } = memory;
 
         if !pd.device().can_reg_user_mr() {
             return Err(EOPNOTSUPP);
         }
-        // SAFETY: The PD is there, and its device is registered, as `live` says. The driver does
+        // SAFETY: The PD is there, and its device is registered, as `charge` says. The driver does
         // without a `struct ib_udata`.
         let raw = from_err_ptr(unsafe {
             bindings::ib_reg_user_mr(
@@ -192,7 +188,7 @@ impl Mr {
             raw,
             rkey,
             pd: pd.clone(),
-            live,
+            charge,
         })
     }
 
@@ -204,14 +200,14 @@ impl Mr {
 
 impl Drop for Mr {
     fn drop(&mut self) {
-        // SAFETY: By the type invariants. `live` keeps the device, `pd` the PD.
+        // SAFETY: By the type invariants. `charge` keeps the device, `pd` the PD.
         let ret = unsafe { bindings::ib_dereg_mr_user(self.raw.as_ptr(), null_mut()) };
 
         if let Err(e) = to_result(ret) {
             // Drivers should not refuse this: no window is bound to it. The device may still access
             // the memory, which stays pinned, and PD and device are kept.
             pr_err!("cannot deregister MR {:#x}: {:?}\n", self.rkey, e);
-            core::mem::forget((self.pd.clone(), self.live.again()));
+            core::mem::forget((self.pd.clone(), self.charge.live().again()));
         }
     }
 }

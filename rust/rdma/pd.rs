@@ -8,10 +8,7 @@ use core::ptr::NonNull;
 
 use kernel::{error::from_err_ptr, prelude::*, sync::Arc};
 
-use super::{
-    device::{Device, Live},
-    gate::GateGuard,
-};
+use super::{cgroup::Charge, device::Device, gate::GateGuard};
 use crate::bindings;
 
 /// A protection domain.
@@ -20,11 +17,11 @@ use crate::bindings;
 ///
 /// # Invariants
 ///
-/// `raw` is a PD of the device that `live` is for, and nothing else frees it.
+/// `raw` is a PD of the device that `charge` is for, and nothing else frees it.
 pub(crate) struct Pd {
     raw: NonNull<bindings::ib_pd>,
     // After `raw`, which `drop` frees.
-    live: Live,
+    charge: Charge,
 }
 
 // SAFETY: A PD may be used and freed by any thread.
@@ -33,18 +30,17 @@ unsafe impl Send for Pd {}
 unsafe impl Sync for Pd {}
 
 impl Pd {
-    /// Creates a PD. Fails with `EINVAL` if `gate` is not that of `device`, or as the driver
-    /// does. Sleeps.
+    /// Creates a PD. Fails as [`Charge::object`] or the driver does. Sleeps.
     pub(crate) fn new(gate: &GateGuard<'_>, device: &Arc<Device>) -> Result<Arc<Self>> {
-        let live = Live::new(gate, device)?;
-        // SAFETY: The device is registered, as `live` says.
+        let charge = Charge::object(gate, device)?;
+        // SAFETY: The device is registered, as `charge` says.
         let raw = from_err_ptr(unsafe { bindings::ib_xrc_helper_ib_alloc_pd(device.as_raw(), 0) })?;
         let Some(raw) = NonNull::new(raw) else {
             return Err(ENOMEM);
         };
 
         // INVARIANT: It has just been made. If this fails it is dropped with its argument.
-        Ok(Arc::new(Self { raw, live }, GFP_KERNEL_ACCOUNT)?)
+        Ok(Arc::new(Self { raw, charge }, GFP_KERNEL_ACCOUNT)?)
     }
 
     pub(super) fn as_raw(&self) -> *mut bindings::ib_pd {
@@ -59,7 +55,7 @@ impl Pd {
 
     /// The device. Any context.
     pub(crate) fn device(&self) -> &Arc<Device> {
-        self.live.device()
+        self.charge.live().device()
     }
 }
 

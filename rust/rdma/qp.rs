@@ -16,7 +16,8 @@ use kernel::{
 };
 
 use super::{
-    device::{as_context, Live},
+    cgroup::Charge,
+    device::as_context,
     gate::GateGuard,
     pd::Pd,
     qp_attr::{QpAttr, QpAttrMask},
@@ -84,13 +85,17 @@ struct Context<H> {
 ///
 /// # Invariants
 ///
-/// `0` is a CQ, its device is registered, and all its users are gone when it is dropped.
-struct Cq(NonNull<bindings::ib_cq>);
+/// `raw` is a CQ on the device that `charge` keeps, and all its users are gone when it is dropped.
+struct Cq {
+    raw: NonNull<bindings::ib_cq>,
+    // After `raw`, which `drop` frees.
+    _charge: Charge,
+}
 
 impl Drop for Cq {
     fn drop(&mut self) {
         // SAFETY: By the type invariants. This waits for the work that polls the CQ.
-        unsafe { bindings::ib_free_cq(self.0.as_ptr()) }
+        unsafe { bindings::ib_free_cq(self.raw.as_ptr()) }
     }
 }
 
@@ -112,7 +117,7 @@ pub(crate) struct Qp<H: QpHandler> {
     cq: Option<Cq>,
     context: NonNull<Context<H>>,
     pd: Arc<Pd>,
-    live: Live,
+    charge: Charge,
 }
 
 // SAFETY: A QP may be used and destroyed by any thread; `H` is `Send` and `Sync`.
@@ -124,8 +129,8 @@ unsafe impl<H: QpHandler> Sync for Qp<H> {}
 impl<H: QpHandler> Qp<H> {
     /// Creates a QP in RESET that takes `recv_wr` buffers at a time, with its own CQ.
     ///
-    /// Fails with `EINVAL` if `gate` is not that of the PD's device or the device has not so
-    /// many work requests, or as the driver does. Sleeps.
+    /// Fails with `EINVAL` if the device has not so many work requests, as [`Charge::object`] does,
+    /// or as the driver does. Sleeps.
     pub(crate) fn new(
         gate: &GateGuard<'_>,
         pd: &Arc<Pd>,
@@ -133,7 +138,8 @@ impl<H: QpHandler> Qp<H> {
         recv_wr: u32,
     ) -> Result<Self> {
         let device = pd.device();
-        let live = Live::new(gate, device)?;
+        let charge = Charge::object(gate, device)?;
+        let cq_charge = Charge::object(gate, device)?;
         if recv_wr == 0 || recv_wr > device.max_qp_wr() || recv_wr >= device.max_cqe() {
             return Err(EINVAL);
         }
@@ -159,15 +165,18 @@ impl<H: QpHandler> Qp<H> {
                 bindings::IB_POLL_UNBOUND_WORKQUEUE,
             )
         })?;
-        // INVARIANT: The QP, its only user, is destroyed before. `live` keeps the device.
-        let cq = Cq(NonNull::new(cq).ok_or(ENOMEM)?);
+        // INVARIANT: The QP, its only user, is destroyed before.
+        let cq = Cq {
+            raw: NonNull::new(cq).ok_or(ENOMEM)?,
+            _charge: cq_charge,
+        };
 
         // Not all drivers take a QP without a send queue.
         let mut init = bindings::ib_qp_init_attr {
             event_handler: Some(Self::event),
             qp_context: as_context(context.0.as_ptr()),
-            send_cq: cq.0.as_ptr(),
-            recv_cq: cq.0.as_ptr(),
+            send_cq: cq.raw.as_ptr(),
+            recv_cq: cq.raw.as_ptr(),
             cap: bindings::ib_qp_cap {
                 max_send_wr: 1,
                 max_recv_wr: recv_wr,
@@ -194,7 +203,7 @@ impl<H: QpHandler> Qp<H> {
             cq: Some(cq),
             context: context.keep(),
             pd: pd.clone(),
-            live,
+            charge,
         })
     }
 
@@ -217,7 +226,7 @@ impl<H: QpHandler> Qp<H> {
     }
 
     fn check(&self, gate: &GateGuard<'_>) -> Result {
-        if !gate.is_inside(self.live.device().gate()) {
+        if !gate.is_inside(self.charge.live().device().gate()) {
             return Err(EINVAL);
         }
         Ok(())
@@ -413,13 +422,13 @@ impl<H: QpHandler> Drop for Qp<H> {
                 self.cq.take(),
                 self.queue.clone(),
                 self.pd.clone(),
-                self.live.again(),
+                self.charge.live().again(),
             ));
             return;
         }
         // Waits for completions that are being handled. What is left on the CQ is lost.
         self.cq = None;
-        // SAFETY: Both are gone, and `live` keeps the device.
+        // SAFETY: Both are gone, and `charge` keeps the device.
         unsafe { self.queue.reclaim() };
         // SAFETY: It is from a `KBox`, and there is nobody left who would call back with it.
         drop(unsafe { KBox::from_raw(self.context.as_ptr()) });

@@ -32,6 +32,7 @@ use crate::{
 };
 
 use super::{
+    binding::Binding,
     device::XrcDevice,
     methods,
     object::Object, //
@@ -42,7 +43,7 @@ use super::{
 pub(crate) struct Context {
     /// Tells the contexts apart; not reused.
     id: u64,
-    device: SetOnce<Arc<XrcDevice<Soft>>>,
+    binding: SetOnce<Binding<Soft>>,
     /// Closed with the file.
     #[pin]
     handles: HandleTable<Object<Soft>>,
@@ -52,14 +53,18 @@ impl Context {
     /// The device that the file is bound to, and leave to touch it. `ENODEV`: the file is not bound
     /// yet; `EIO`: the device is gone.
     pub(crate) fn enter(&self) -> Result<(&Arc<XrcDevice<Soft>>, GateGuard<'_>)> {
-        let xrc_device = self.device.as_ref().ok_or(ENODEV)?;
+        let xrc_device = self.xrc_device().ok_or(ENODEV)?;
 
         Ok((xrc_device, xrc_device.device().enter()?))
     }
 
+    fn xrc_device(&self) -> Option<&Arc<XrcDevice<Soft>>> {
+        self.binding.as_ref().map(Binding::xrc_device)
+    }
+
     /// Binds the file. `EINVAL`: it is bound already.
-    pub(crate) fn bind(&self, xrc_device: Arc<XrcDevice<Soft>>) -> Result {
-        if self.device.populate(xrc_device) {
+    pub(crate) fn bind(&self, binding: Binding<Soft>) -> Result {
+        if self.binding.populate(binding) {
             Ok(())
         } else {
             Err(EINVAL)
@@ -68,7 +73,7 @@ impl Context {
 
     /// Whether the file is bound.
     pub(crate) fn is_bound(&self) -> bool {
-        self.device.as_ref().is_some()
+        self.binding.as_ref().is_some()
     }
 
     /// What tells the context from others.
@@ -81,7 +86,7 @@ impl uverbs::Context for Context {
     type Object = Object<Soft>;
 
     fn driver_id(&self) -> u32 {
-        match self.device.as_ref() {
+        match self.xrc_device() {
             Some(xrc_device) => xrc_device.device().driver_id(),
             None => bindings::RDMA_DRIVER_UNKNOWN,
         }
@@ -92,7 +97,7 @@ impl uverbs::Context for Context {
     }
 
     fn admit(&self, object_id: u16, method_id: u16) -> Result {
-        match self.device.as_ref() {
+        match self.xrc_device() {
             None if methods::needs_no_device(object_id, method_id) => Ok(()),
             None => Err(ENODEV),
             Some(xrc_device) if xrc_device.device().is_removed() => {
@@ -117,7 +122,7 @@ impl MiscDevice for Context {
         KBox::pin_init(
             pin_init!(Self {
                 id: NEXT_ID.fetch_add(1u64, Relaxed),
-                device: SetOnce::new(),
+                binding: SetOnce::new(),
                 handles <- HandleTable::new(),
             }),
             GFP_KERNEL_ACCOUNT,

@@ -8,6 +8,7 @@
 //! call. The lock order stands in `Documentation/locking.rst`. There is no unsafe code here.
 
 pub(crate) mod backend;
+mod binding;
 pub(crate) mod comp_channel;
 pub(crate) mod context;
 pub(crate) mod device;

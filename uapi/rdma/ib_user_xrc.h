@@ -27,6 +27,9 @@
  *   ESTALE           the TGT QP behind the handle was reclaimed; only closing it
  *                    still works
  *   EDQUOT           a limit of the domain is reached
+ *   EAGAIN           the rdma cgroup of the caller has as much of the device as it
+ *                    may: an hca_handle for a bind, an hca_object for a new domain
+ *                    or an MR, two for a TGT QP
  *
  * Before IB_XRC_METHOD_BIND a file belongs to no device: driver_id must then be
  * RDMA_DRIVER_UNKNOWN and only IB_XRC_METHOD_BIND and

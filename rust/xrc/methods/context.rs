@@ -13,6 +13,7 @@ use crate::{
     },
     xrc::{
         backend::Backend,
+        binding::Binding,
         context::Context,
         registry::{
             self,
@@ -46,10 +47,10 @@ fn bind(ctx: &Context, args: Bind<'_>) -> Result {
         (None, Some(index)) => Selector::Index(index),
         _ => return Err(EINVAL),
     };
-    let xrc_device = registry::find(&selector)?;
+    let binding = Binding::new(registry::find(&selector)?)?;
 
-    args.device.write(&xrc_device.info())?;
-    ctx.bind(xrc_device)
+    args.device.write(&binding.xrc_device().info())?;
+    ctx.bind(binding)
 }
 
 uverbs::method! {
