@@ -56,6 +56,9 @@ test-storm:
 soak:
 	@SOAK_SECONDS=$(SECONDS) SOAK_SEED=$(SEED) scripts/test soak
 
+fuzz:
+	@FUZZ_SECONDS=$(SECONDS) FUZZ_SEED=$(SEED) scripts/test fuzz
+
 test-model:
 	@scripts/in-root make -C /src/tools CARGO_TARGET_DIR=/src/build/tools model \
 		$(if $(PREEMPTIONS),PREEMPTIONS=$(PREEMPTIONS))
@@ -75,7 +78,7 @@ help:
 	@sed -n 's/^#? //p' Makefile
 
 .PHONY: all everything module tools selftests install vm shell demo test test-compat \
-	test-storm soak test-model check update clean help
+	test-storm soak fuzz test-model check update clean help
 
 #? make                 build the module and the tools
 #? make demo            in a VM with Soft-RoCE, show processes sharing a domain
@@ -86,6 +89,8 @@ help:
 #?                      or more; STORM_SEED=N repeats one
 #? make soak            senders and receivers that do everything at random, each byte
 #?                      checked; SECONDS=1800, SEED=N sends the same again
+#? make fuzz            calls of all kinds, right and wrong, from several processes;
+#?                      SECONDS=1800, SEED=N makes the same again
 #? make test-model      the lifetime core under a model checker, more of it than in the
 #?                      unit tests; PREEMPTIONS=4
 #? make check           format, lints and style only
