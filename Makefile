@@ -4,10 +4,12 @@
 # the Debian root there; what is built goes to build/. "make help" lists what
 # there is. The module itself is described by Kbuild.
 
-export CMD SHARE EXTRA_PACKAGES SMP MEM TIMEOUT MIRROR KDIR DESTDIR STORM_SEED
+export CMD SHARE EXTRA_PACKAGES SMP MEM TIMEOUT MIRROR KDIR DESTDIR STORM_SEED SHORT
 # bash would take it for the time since it was started.
 unexport SECONDS
 export PREFIX ?= /usr/local
+# Of the kernel of test-debug.
+CONFIG ?= kasan
 
 # The command belongs to the guest's shell: make expands no $ in it.
 override CMD := $(value CMD)
@@ -59,6 +61,9 @@ soak:
 fuzz:
 	@FUZZ_SECONDS=$(SECONDS) FUZZ_SEED=$(SEED) scripts/test fuzz
 
+test-debug:
+	@IBXRC_KERNEL=$(CONFIG:kasan=debug) scripts/test debug
+
 test-model:
 	@scripts/in-root make -C /src/tools CARGO_TARGET_DIR=/src/build/tools model \
 		$(if $(PREEMPTIONS),PREEMPTIONS=$(PREEMPTIONS))
@@ -78,7 +83,7 @@ help:
 	@sed -n 's/^#? //p' Makefile
 
 .PHONY: all everything module tools selftests install vm shell demo test test-compat \
-	test-storm soak fuzz test-model check update clean help
+	test-storm soak fuzz test-debug test-model check update clean help
 
 #? make                 build the module and the tools
 #? make demo            in a VM with Soft-RoCE, show processes sharing a domain
@@ -91,6 +96,8 @@ help:
 #?                      checked; SECONDS=1800, SEED=N sends the same again
 #? make fuzz            calls of all kinds, right and wrong, from several processes;
 #?                      SECONDS=1800, SEED=N makes the same again
+#? make test-debug       all selftests on a kernel that looks for mistakes: CONFIG=kasan
+#?                      (KASAN, lockdep, kmemleak, ...) or kcsan; SHORT=1 is shorter
 #? make test-model      the lifetime core under a model checker, more of it than in the
 #?                      unit tests; PREEMPTIONS=4
 #? make check           format, lints and style only

@@ -6,7 +6,7 @@
 
 . "$(dirname "$0")/storm_lib.sh"
 
-KILLS=$(form 60 2000)
+KILLS=$(form 60 2000 15)
 # Seconds: many times what it takes, so that a slow machine is no failure.
 BOUND=$(($(form 300 5400) * SCALE))
 

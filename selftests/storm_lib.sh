@@ -10,10 +10,14 @@
 IBXRC_KO=${IBXRC_KO:-/src/build/module/ib_xrc.ko}
 STORM_SEED=${STORM_SEED:-$((RANDOM << 15 | RANDOM))}
 
-# form SHORT FULL: which of the two counts.
+# form SHORT FULL [SMALL]: which of these counts.
 form()
 {
-	[[ ${STORM:-} == full ]] && echo "$2" || echo "$1"
+	case ${STORM:-} in
+	full) echo "$2" ;;
+	small) echo "${3:-$1}" ;;
+	*) echo "$1" ;;
+	esac
 }
 
 # all_objects: how many objects of anybody the devices have.
@@ -28,7 +32,12 @@ all_objects()
 # memory: what the kernel has for itself, in kB: slab, vmalloc, percpu.
 memory()
 {
+	local shrink
 	echo 3 >/proc/sys/vm/drop_caches
+	# KASAN keeps what has been freed from being used again, until a cache is shrunk.
+	for shrink in /sys/kernel/slab/*/shrink; do
+		echo 1 >"$shrink"
+	done
 	awk '$1 == "SUnreclaim:" { s = $2 }
 		$1 == "VmallocUsed:" { v = $2 }
 		$1 == "Percpu:" { p = $2 }

@@ -6,7 +6,7 @@
 
 . "$(dirname "$0")/storm_lib.sh"
 
-CYCLES=$(form 5 500)
+CYCLES=$(form 5 500 2)
 BOUND=$(($(form 300 10800) * SCALE))
 # An object that is not given back holds up the deletion for 50 s and more.
 DEL_BOUND_MS=$((40000 * SCALE))

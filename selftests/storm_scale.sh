@@ -6,7 +6,7 @@
 
 . "$(dirname "$0")/storm_lib.sh"
 
-COUNT=$(form 1000 10000)
+COUNT=$(form 1000 10000 150)
 # Seconds, for each way.
 BOUND=$(($(form 200 1800) * SCALE))
 WAYS=(close exit kill last-srq linger domain)
