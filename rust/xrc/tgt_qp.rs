@@ -112,6 +112,31 @@ impl_has_work! {
 /// The QP of a [`TgtQp`], locked.
 type Locked<'a, B> = MutexGuard<'a, Option<Qp<B>>>;
 
+/// A transition that was not made.
+struct Failed {
+    error: Error,
+    /// From and to which state, if the device was asked.
+    transition: Option<(QpState, QpState)>,
+}
+
+impl From<Error> for Failed {
+    fn from(error: Error) -> Self {
+        Self {
+            error,
+            transition: None,
+        }
+    }
+}
+
+/// What takes a QP to RESET or ERR.
+fn to_state(state: QpState) -> bindings::ib_uverbs_qp_attr {
+    bindings::ib_uverbs_qp_attr {
+        qp_attr_mask: QpAttrMask::STATE.bits(),
+        qp_state: state.raw(),
+        ..Default::default()
+    }
+}
+
 impl<B: Backend> TgtQp<B> {
     /// Makes a QP in the RESET state. Sleeps.
     pub(super) fn new(
@@ -205,8 +230,23 @@ impl<B: Backend> TgtQp<B> {
         &self,
         locked: &Locked<'_, B>,
         gate: &GateGuard<'_>,
-        uattr: &bindings::ib_uverbs_qp_attr,
+        attr: &bindings::ib_uverbs_qp_attr,
     ) -> Result {
+        self.attempt(locked, gate, attr).map_err(|failed| {
+            if let Some(transition) = failed.transition {
+                self.take_back(locked, gate, transition);
+            }
+            failed.error
+        })
+    }
+
+    /// Makes one transition, and leaves the state alone if that fails.
+    fn attempt(
+        &self,
+        locked: &Locked<'_, B>,
+        gate: &GateGuard<'_>,
+        uattr: &bindings::ib_uverbs_qp_attr,
+    ) -> Result<(), Failed> {
         let Qp { qp, .. } = (**locked).as_ref().ok_or(ESTALE)?;
         let (attr, mask) = QpAttr::from_uapi(self.domain.services().device(), uattr, qp.port())?;
         let mask = qp_attr::tgt_mask(mask);
@@ -214,7 +254,7 @@ impl<B: Backend> TgtQp<B> {
 
         // Drivers believe what the caller says here.
         if mask.contains(QpAttrMask::CUR_STATE) && uattr.cur_qp_state != from.raw() {
-            return Err(EINVAL);
+            return Err(EINVAL.into());
         }
 
         let to = if mask.contains(QpAttrMask::STATE) {
@@ -224,7 +264,7 @@ impl<B: Backend> TgtQp<B> {
         };
 
         if !qp_attr::tgt_may_modify(from, to, mask) {
-            return Err(EINVAL);
+            return Err(EINVAL.into());
         }
 
         // Messages may come before this returns.
@@ -235,45 +275,36 @@ impl<B: Backend> TgtQp<B> {
         }
         if let Err(error) = qp.modify(gate, Transition { from, to, mask }, attr) {
             self.dest_qp_num.store(old_dest_qp_num, Relaxed);
-            self.has_failed(locked, gate, from, to);
-            return Err(error);
+            return Err(Failed {
+                error,
+                transition: Some((from, to)),
+            });
         }
         self.entered(to);
         Ok(())
     }
 
-    /// A modify has failed: finds out which state the QP is in. If a driver has changed it before it
-    /// failed, as rxe does without memory for RTR, a QP that was not connected is taken back to
-    /// where it was; if that fails too, the state says how far it got.
-    fn has_failed(&self, locked: &Locked<'_, B>, gate: &GateGuard<'_>, from: QpState, to: QpState) {
-        let Some(Qp { qp, .. }) = &**locked else {
-            return;
-        };
+    /// After a transition that has failed: a QP that was not connected, and whose driver has
+    /// changed the state before it failed, as rxe does without memory for RTR, is taken back to
+    /// where it was. If that fails too, the state says how far it got.
+    fn take_back(
+        &self,
+        locked: &Locked<'_, B>,
+        gate: &GateGuard<'_>,
+        (from, to): (QpState, QpState),
+    ) {
+        let attr = self.find_state(locked, gate, (from, to));
+        let now = self.state();
 
-        if to == QpState::Reset {
-            // The way there leads through ERR, and is to be tried again.
-            self.entered(QpState::Err);
-            return;
-        }
-
-        let attr = qp.query(gate);
-        let now = match &attr {
-            Ok(attr) => attr.state().unwrap_or(QpState::Err),
-            Err(_) => QpState::Err,
-        };
-
-        if now != from || from == QpState::Reset {
-            // On the way back to RESET, buffers that had been posted were flushed.
-            self.entered(now);
-        }
         if now == from || now != to || !matches!(from, QpState::Reset | QpState::Init) {
             return;
         }
 
-        let mut back = self.to_state(locked, gate, QpState::Reset);
+        let reset = to_state(QpState::Reset);
+        let mut back = self.attempt_and_look(locked, gate, &reset);
 
-        if let (Ok(()), QpState::Init, Ok(attr)) = (back, from, attr) {
-            back = self.modify_locked(locked, gate, &attr.to_init());
+        if let (Ok(()), QpState::Init, Some(attr)) = (back, from, attr) {
+            back = self.attempt_and_look(locked, gate, &attr.to_init());
         }
         if let Err(error) = back {
             pr_warn!(
@@ -285,15 +316,47 @@ impl<B: Backend> TgtQp<B> {
         }
     }
 
-    /// Goes to RESET or ERR.
-    fn to_state(&self, qp: &Locked<'_, B>, gate: &GateGuard<'_>, state: QpState) -> Result {
-        let attr = bindings::ib_uverbs_qp_attr {
-            qp_attr_mask: QpAttrMask::STATE.bits(),
-            qp_state: state.raw(),
-            ..Default::default()
-        };
+    fn attempt_and_look(
+        &self,
+        locked: &Locked<'_, B>,
+        gate: &GateGuard<'_>,
+        attr: &bindings::ib_uverbs_qp_attr,
+    ) -> Result {
+        self.attempt(locked, gate, attr).map_err(|failed| {
+            if let Some(transition) = failed.transition {
+                self.find_state(locked, gate, transition);
+            }
+            failed.error
+        })
+    }
 
-        self.modify_locked(qp, gate, &attr)
+    /// Finds out which state the QP is in after a transition that has failed. Returns its
+    /// attributes if the device was asked for them, and answered.
+    fn find_state(
+        &self,
+        locked: &Locked<'_, B>,
+        gate: &GateGuard<'_>,
+        (from, to): (QpState, QpState),
+    ) -> Option<QpAttr> {
+        let Qp { qp, .. } = (**locked).as_ref()?;
+
+        if to == QpState::Reset {
+            // The way there leads through ERR, and is to be tried again.
+            self.entered(QpState::Err);
+            return None;
+        }
+
+        let attr = qp.query(gate).ok();
+        let now = attr
+            .as_ref()
+            .and_then(|attr| attr.state().ok())
+            .unwrap_or(QpState::Err);
+
+        if now != from || from == QpState::Reset {
+            // On the way back to RESET, buffers that had been posted were flushed.
+            self.entered(now);
+        }
+        attr
     }
 
     /// The state, as far as is known without asking the device.
@@ -392,7 +455,7 @@ impl<B: Backend> TgtQp<B> {
         let connection = self.state.connection();
         let delivered_before = arrivals.tally(connection).delivered;
 
-        let stopped = self.to_state(&qp, gate, QpState::Err);
+        let stopped = self.modify_locked(&qp, gate, &to_state(QpState::Err));
 
         drop(qp);
 
@@ -481,7 +544,7 @@ impl<B: Backend> TgtQp<B> {
 
         // Not if the device does: it may be about to tell the peer why.
         if error & GIVEN_UP != 0 {
-            if let Err(error) = self.to_state(&qp, gate, QpState::Err) {
+            if let Err(error) = self.modify_locked(&qp, gate, &to_state(QpState::Err)) {
                 pr_err!(
                     "cannot put QP {} in the error state: {:?}\n",
                     self.num(),
