@@ -5,7 +5,6 @@
  */
 #include <errno.h>
 #include <fcntl.h>
-#include <grp.h>
 #include <sched.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -14,13 +13,13 @@
 #include <sys/wait.h>
 
 #include "kselftest_harness.h"
+#include "task_util.h"
 #include "xrc_util.h"
 #include "scale.h"
 
 #define TIMEOUT (180 * xrc_scale())
 
 #define SIZE 64
-#define NOBODY 65534
 
 FIXTURE(isolation)
 {
@@ -78,9 +77,6 @@ static int open_with(struct xrc *x, int file, const struct ib_xrc_policy *policy
 }
 
 /* ---------------------------------------------------------- using and looking -- */
-
-/* Which call did not return what it should, and what it returned. */
-#define UNEXPECTED(call, ret) ((call) * 1000 + ((ret) < 0 ? -(ret) : (ret)))
 
 static int set_state(struct xrc *x, const struct xrc_qp *qp, int state)
 {
@@ -530,14 +526,6 @@ static int in_child(int (*run)(struct task *task), struct task *task)
 	return result;
 }
 
-static int drop_privileges(void)
-{
-	if (setgroups(0, NULL) || setresgid(NOBODY, NOBODY, NOBODY) ||
-	    setresuid(NOBODY, NOBODY, NOBODY))
-		return -errno;
-	return 0;
-}
-
 /* A file of its own, on the domain of a given descriptor. */
 static int own_handle(struct task *task, int fd, struct xrc *x, __u32 *xrcd)
 {
@@ -645,43 +633,6 @@ TEST_F_TIMEOUT(isolation, by_number, TIMEOUT)
 
 /* ------------------------------------------------------------------ passing on -- */
 
-static int send_fd(int sock, int fd)
-{
-	char buf[CMSG_SPACE(sizeof(int))] = {}, c = 0;
-	struct iovec iov = { &c, 1 };
-	struct msghdr msg = {
-		.msg_iov = &iov, .msg_iovlen = 1,
-		.msg_control = buf, .msg_controllen = sizeof(buf),
-	};
-	struct cmsghdr *cmsg = CMSG_FIRSTHDR(&msg);
-
-	cmsg->cmsg_level = SOL_SOCKET;
-	cmsg->cmsg_type = SCM_RIGHTS;
-	cmsg->cmsg_len = CMSG_LEN(sizeof(int));
-	memcpy(CMSG_DATA(cmsg), &fd, sizeof(int));
-	return sendmsg(sock, &msg, 0) == 1 ? 0 : -errno;
-}
-
-static int recv_fd(int sock)
-{
-	char buf[CMSG_SPACE(sizeof(int))] = {}, c;
-	struct iovec iov = { &c, 1 };
-	struct msghdr msg = {
-		.msg_iov = &iov, .msg_iovlen = 1,
-		.msg_control = buf, .msg_controllen = sizeof(buf),
-	};
-	struct cmsghdr *cmsg;
-	int fd;
-
-	if (recvmsg(sock, &msg, MSG_CMSG_CLOEXEC) != 1)
-		return -errno;
-	cmsg = CMSG_FIRSTHDR(&msg);
-	if (!cmsg || cmsg->cmsg_type != SCM_RIGHTS)
-		return -EPROTO;
-	memcpy(&fd, CMSG_DATA(cmsg), sizeof(int));
-	return fd;
-}
-
 /* Nothing is left of what it inherited but a socket. */
 static int start_poor(struct task *task)
 {
@@ -691,7 +642,7 @@ static int start_poor(struct task *task)
 	close(self->y.fd);
 	close(self->file);
 	close(self->read_only);
-	return drop_privileges();
+	return task_drop_privileges(NOBODY);
 }
 
 /* It gets the file of the device with two handles of the domain. */
@@ -705,7 +656,7 @@ static int task_given_handles(struct task *task)
 	/* By itself it would get nowhere. */
 	if (open(task->self->path, O_RDONLY) >= 0 || errno != EACCES)
 		return UNEXPECTED(42, errno);
-	x.fd = recv_fd(task->sock);
+	x.fd = task_recv_fd(task->sock);
 	if (x.fd < 0)
 		return UNEXPECTED(43, x.fd);
 	ret = use(&x, task->ro_xrcd, task->qp_num, -EACCES);
@@ -719,7 +670,7 @@ static int task_rich_given_handles(struct task *task)
 	int ret;
 
 	close(task->self->x.fd);
-	x.fd = recv_fd(task->sock);
+	x.fd = task_recv_fd(task->sock);
 	if (x.fd < 0)
 		return UNEXPECTED(44, x.fd);
 	ret = use(&x, task->ro_xrcd, task->qp_num, -EACCES);
@@ -741,7 +692,7 @@ TEST_F_TIMEOUT(isolation, device_file_passed, TIMEOUT)
 	ASSERT_EQ(0, socketpair(AF_UNIX, SOCK_STREAM, 0, sock));
 	task.sock = sock[0];
 	for (i = 0; i < 2; i++) {
-		ASSERT_EQ(0, send_fd(sock[1], self->x.fd));
+		ASSERT_EQ(0, task_send_fd(sock[1], self->x.fd));
 		EXPECT_EQ(0, in_child(i ? task_rich_given_handles :
 					  task_given_handles, &task));
 	}
@@ -764,7 +715,7 @@ static int task_given_domain(struct task *task)
 	if (ret)
 		return UNEXPECTED(51, ret);
 	for (i = 0; i < 2; i++) {
-		fd = recv_fd(task->sock);
+		fd = task_recv_fd(task->sock);
 		if (fd < 0)
 			return UNEXPECTED(52, fd);
 		ret = xrc_xrcd_open(&x, fd, 0, &xrcd);
@@ -790,8 +741,8 @@ TEST_F_TIMEOUT(isolation, domain_file_passed, TIMEOUT)
 	task.qp_num = qp.qp_num;
 	ASSERT_EQ(0, socketpair(AF_UNIX, SOCK_STREAM, 0, sock));
 	task.sock = sock[0];
-	ASSERT_EQ(0, send_fd(sock[1], self->read_only));
-	ASSERT_EQ(0, send_fd(sock[1], self->file));
+	ASSERT_EQ(0, task_send_fd(sock[1], self->read_only));
+	ASSERT_EQ(0, task_send_fd(sock[1], self->file));
 	EXPECT_EQ(0, in_child(task_given_domain, &task));
 	close(sock[0]);
 	close(sock[1]);
@@ -811,7 +762,7 @@ static int task_drop(struct task *task)
 		ret = xrc_xrcd_open(&x, self->read_only, 0, &ro);
 	close(self->file);
 	if (!ret)
-		ret = drop_privileges();
+		ret = task_drop_privileges(NOBODY);
 	if (ret)
 		return UNEXPECTED(61, ret);
 	ret = open(self->path, O_RDONLY);
@@ -869,7 +820,7 @@ static int task_make(struct task *task)
 	__u32 xrcd;
 	int ret;
 
-	ret = drop_privileges();
+	ret = task_drop_privileges(NOBODY);
 	if (!ret)
 		ret = xrc_open(&x);
 	if (ret)
@@ -1078,7 +1029,7 @@ static int task_given_from_home(struct task *task)
 	if (ret != -ENODEV)
 		return UNEXPECTED(92, ret);
 	b.x = task->x;
-	b.x.fd = recv_fd(task->sock);
+	b.x.fd = task_recv_fd(task->sock);
 	if (b.x.fd < 0)
 		return UNEXPECTED(93, b.x.fd);
 	ret = xrc_tgt_create(&b.x, task->xrcd, &b.qp);
@@ -1099,7 +1050,7 @@ TEST_F_TIMEOUT(netns, passed_on, TIMEOUT)
 	task.x = x;
 	ASSERT_EQ(0, socketpair(AF_UNIX, SOCK_STREAM, 0, sock));
 	task.sock = sock[0];
-	ASSERT_EQ(0, send_fd(sock[1], x.fd));
+	ASSERT_EQ(0, task_send_fd(sock[1], x.fd));
 	xrc_close(&x);
 	EXPECT_EQ(0, in_child(task_given_from_home, &task));
 	close(sock[0]);
