@@ -506,7 +506,13 @@ impl<B: Backend> TgtQp<B> {
         let qp = self.lock(gate, Deadline::NEVER)?;
         let Qp { qp, .. } = (*qp).as_ref().ok_or(ESTALE)?;
 
-        Ok(qp.query(gate)?.to_uapi())
+        let mut attr = qp.query(gate)?.to_uapi();
+
+        // An error counts from when it is noted on, as in `info`; the device is told later.
+        if self.state() == QpState::Err {
+            attr.qp_state = QpState::Err.raw();
+        }
+        Ok(attr)
     }
 
     /// The QP as userspace sees it. Does not wait for a modify.
