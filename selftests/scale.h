@@ -9,12 +9,23 @@
 
 #include <stdlib.h>
 
-static inline int xrc_scale(void)
+static inline int xrc_scale_of(const char *name)
 {
-	const char *text = getenv("XRC_TIME_SCALE");
+	const char *text = getenv(name);
 	int scale = text ? atoi(text) : 1;
 
 	return scale > 0 ? scale : 1;
+}
+
+static inline int xrc_scale(void)
+{
+	return xrc_scale_of("XRC_TIME_SCALE");
+}
+
+/* How much more memory it takes for the same: multiplies bounds from above. */
+static inline int xrc_memory_scale(void)
+{
+	return xrc_scale_of("XRC_MEMORY_SCALE");
 }
 
 #endif
