@@ -185,18 +185,17 @@ TEST_F_TIMEOUT(cq, errors, TIMEOUT)
 	EXPECT_EQ(7, wc.wr_id);
 	EXPECT_EQ(IBV_WC_LOC_LEN_ERR, wc.status);
 	EXPECT_EQ(rig->tgt->qp_num, wc.qp_num);
-	ASSERT_EQ(1, rig_poll(rig->send_cq, &wc));
-	EXPECT_EQ(100, wc.wr_id);
-	EXPECT_EQ(rig->ini->qp_num, wc.qp_num);
 	/* Soft-RoCE does not give up trying, if it is to do so 7 times. */
 	ASSERT_EQ(0, rig_post_send(rig, rig->ini, 101, rig->srq_num, 0, 11, 0));
 	ASSERT_EQ(0, rig_post_send(rig, rig->ini, 102, rig->srq_num, 0, RIG_BUF_SIZE, 0));
 	ASSERT_EQ(0, ibv_modify_qp(rig->ini, &attr, IBV_QP_STATE));
 	ASSERT_EQ(0, rig_post_send(rig, rig->ini, 103, rig->srq_num, 0, 11, 0));
-	for (i = 101; i <= 103; i++) {
+	for (i = 100; i <= 103; i++) {
 		ASSERT_EQ(1, rig_poll(rig->send_cq, &wc));
 		EXPECT_EQ(i, wc.wr_id);
-		EXPECT_NE(IBV_WC_SUCCESS, wc.status);
+		/* The TGT QP may have acknowledged the first before it was in error. */
+		if (i > 100)
+			EXPECT_NE(IBV_WC_SUCCESS, wc.status);
 		EXPECT_EQ(rig->ini->qp_num, wc.qp_num);
 	}
 	EXPECT_EQ(IBV_WC_WR_FLUSH_ERR, wc.status);

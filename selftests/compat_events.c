@@ -312,9 +312,11 @@ TEST_F_TIMEOUT(events, acknowledged, TIMEOUT)
 	get(_metadata, self, &event);
 	EXPECT_EQ(rig->tgt, event.element.qp);
 	waits_for_ack(_metadata, self, &event, destroy_tgt);
-	ASSERT_EQ(1, rig_poll(rig->send_cq, &wc));
 
+	/* The TGT QP has acknowledged the message, or was in error before it could. */
 	ibv_destroy_qp(rig->ini);
+	while (ibv_poll_cq(rig->send_cq, 1, &wc) > 0)
+		;
 	rig->tgt = rig_create_tgt(rig);
 	rig->ini = rig_create_ini(rig, rig->send_cq, 0);
 	ASSERT_NE(NULL, rig->tgt);

@@ -781,7 +781,8 @@ TEST_F_TIMEOUT(srq_cq, arm_solicited_error, TIMEOUT)
 	ASSERT_EQ(0, xrc_srq_post(&self->x, &srq, 0, self->buf, 1));
 	cq.channel = -1;
 	xrc_cq_arm(&cq, IB_XRC_CQ_ARM_SOLICITED);
-	EXPECT_EQ(0, send_one(self, srq.srq_num, false));
+	/* The TGT QP may be in error before it has acknowledged the message. */
+	send_one(self, srq.srq_num, false);
 	EXPECT_EQ(0, xrc_channel_wait(self->channel, XRC_TIMEOUT_MS));
 	EXPECT_EQ(0, xrc_channel_read(self->channel, &handle));
 	EXPECT_EQ(6, handle);
