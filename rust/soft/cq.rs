@@ -25,7 +25,7 @@ use crate::{
     },
 };
 
-use super::ring_offset;
+use super::ring::ring_offset;
 
 const PRODUCER: usize = core::mem::offset_of!(bindings::ib_xrc_cq_ring, producer);
 const FLAGS: usize = core::mem::offset_of!(bindings::ib_xrc_cq_ring, flags);
@@ -51,7 +51,7 @@ struct State {
 }
 
 impl SoftCq {
-    /// Makes an empty CQ of at least `cqe` entries, at most [`MAX_CQE`](super::MAX_CQE). Sleeps.
+    /// Makes an empty CQ of at least `cqe` entries, at most [`MAX_CQE`](super::ring::MAX_CQE). Sleeps.
     pub(super) fn new(cqe: u32, notifier: Option<CqNotifier>) -> Result<Arc<Self>> {
         let entries = cqe.checked_next_power_of_two().ok_or(EINVAL)?;
         let ring = SharedMemory::new(ring_offset(entries, STRIDE))?;

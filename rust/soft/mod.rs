@@ -43,31 +43,24 @@ mod part;
 mod queue;
 mod receiver;
 mod recv_ring;
+mod ring;
 mod sequence;
 mod srq;
 mod tallies;
 mod tgt_qp;
 mod wire;
 
+use self::ring::{
+    MAX_CQE,
+    MAX_SRQ_SGE,
+    MAX_SRQ_WR, //
+};
+
 const _: () = assert!(
     wire::PART_SIZE == bindings::IB_XRC_WIRE_PART_SIZE as usize
         && wire::PART_SIZE <= RECV_BUFFER_SIZE
 );
 
-/// Where in a ring the entry number `index` is, entries of `stride` bytes. What is too large for a
-/// ring is out of its range.
-fn ring_offset(index: u32, stride: usize) -> usize {
-    (index as usize)
-        .saturating_mul(stride)
-        .saturating_add(bindings::IB_XRC_RING_ENTRIES_OFFSET as usize)
-}
-
-/// Entries of a CQ at most: 4 MiB of memory.
-const MAX_CQE: u32 = 1 << 16;
-/// Work requests posted to an SRQ at most.
-const MAX_SRQ_WR: u32 = 1 << 15;
-/// Scatter entries of a receive work request at most.
-const MAX_SRQ_SGE: u32 = 16;
 /// Receive buffers posted to a TGT QP.
 const RECV_WR: u32 = 32;
 /// Bytes of these.

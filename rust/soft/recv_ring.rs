@@ -13,7 +13,7 @@ use crate::{
     rdma::qp::QpError,
 };
 
-use super::{
+use super::ring::{
     ring_offset,
     MAX_SRQ_SGE, //
 };
