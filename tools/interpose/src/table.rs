@@ -146,36 +146,40 @@ impl<T> Table<T> {
 
 #[cfg(test)]
 mod tests {
+    use std::thread;
+
     use super::*;
+
+    // The tables are static, as all are: their nodes would be lost with them.
 
     #[test]
     fn what_is_put_in_is_found_until_it_is_removed() {
-        let table = Table::new();
+        static TABLE: Table<usize> = Table::new();
         let keys: Vec<_> = (1..20_000usize).map(|i| (i * 16) as *const u8).collect();
         for round in 0..2 {
             for key in &keys {
-                table.insert(*key, Box::new(*key as usize + round));
+                TABLE.insert(*key, Box::new(*key as usize + round));
             }
             for key in &keys {
                 // SAFETY: It is removed below.
-                let found = unsafe { table.get(*key) };
+                let found = unsafe { TABLE.get(*key) };
                 assert_eq!(found, Some(&(*key as usize + round)));
             }
             for key in &keys {
-                assert_eq!(table.remove(*key), Some(Box::new(*key as usize + round)));
+                assert_eq!(TABLE.remove(*key), Some(Box::new(*key as usize + round)));
                 // SAFETY: It is not there.
-                assert_eq!(unsafe { table.get(*key) }, None);
-                assert_eq!(table.remove(*key), None);
+                assert_eq!(unsafe { TABLE.get(*key) }, None);
+                assert_eq!(TABLE.remove(*key), None);
             }
         }
     }
 
     #[test]
     fn nodes_are_used_again() {
-        let table = Table::new();
+        static TABLE: Table<u8> = Table::new();
         let key = 64 as *const u8;
         let count = || {
-            let mut at: *const Node<u8> = table.bucket(key).load(Ordering::Relaxed);
+            let mut at: *const Node<u8> = TABLE.bucket(key).load(Ordering::Relaxed);
             let mut n = 0;
             // SAFETY: Nodes stay.
             while let Some(node) = unsafe { at.as_ref() } {
@@ -185,38 +189,65 @@ mod tests {
             n
         };
         for i in 0..10 {
-            table.insert(key, Box::new(i));
+            TABLE.insert(key, Box::new(i));
             assert_eq!(count(), 1);
-            table.remove(key);
+            TABLE.remove(key);
         }
     }
 
     #[test]
     fn what_is_removed_by_what_it_is_goes_once() {
-        let table = Table::new();
+        static TABLE: Table<usize> = Table::new();
         for i in 1..1000usize {
-            table.insert((i * 16) as *const u8, Box::new(i));
+            TABLE.insert((i * 16) as *const u8, Box::new(i));
         }
-        let mut even = table.remove_all(|n| n % 2 == 0);
+        let mut even = TABLE.remove_all(|n| n % 2 == 0);
         even.sort();
         let wanted: Vec<_> = (1..1000).filter(|n| n % 2 == 0).map(Box::new).collect();
         assert_eq!(even, wanted);
-        assert!(table.remove_all(|n| n % 2 == 0).is_empty());
+        assert!(TABLE.remove_all(|n| n % 2 == 0).is_empty());
         for i in 1..1000usize {
             // SAFETY: It is not removed.
-            let found = unsafe { table.get((i * 16) as *const u8) };
+            let found = unsafe { TABLE.get((i * 16) as *const u8) };
             assert_eq!(found, (i % 2 == 1).then_some(&i));
         }
     }
 
     #[test]
     fn null_is_never_there() {
-        let table = Table::<u8>::new();
+        static TABLE: Table<u8> = Table::new();
         // A free node has the key 0.
-        table.insert(64 as *const u8, Box::new(1));
-        table.remove(64 as *const u8);
+        TABLE.insert(64 as *const u8, Box::new(1));
+        TABLE.remove(64 as *const u8);
         // SAFETY: It is not there.
-        assert_eq!(unsafe { table.get(ptr::null::<u8>()) }, None);
-        assert_eq!(table.remove(ptr::null::<u8>()), None);
+        assert_eq!(unsafe { TABLE.get(ptr::null::<u8>()) }, None);
+        assert_eq!(TABLE.remove(ptr::null::<u8>()), None);
+    }
+
+    #[test]
+    fn threads_do_not_see_what_others_do() {
+        static TABLE: Table<usize> = Table::new();
+        // All in one bucket, where nodes pass from one to the other.
+        let bucket = TABLE.bucket(16 as *const u8);
+        let keys: Vec<_> = (1..usize::MAX)
+            .map(|i| i * 16)
+            .filter(|key| ptr::eq(TABLE.bucket(*key as *const u8), bucket))
+            .take(12)
+            .collect();
+        thread::scope(|scope| {
+            for keys in keys.chunks(3) {
+                scope.spawn(move || {
+                    for (i, key) in keys.iter().cycle().take(3000).enumerate() {
+                        let key = *key as *const u8;
+                        TABLE.insert(key, Box::new(i));
+                        // SAFETY: It is removed below.
+                        assert_eq!(unsafe { TABLE.get(key) }, Some(&i));
+                        assert_eq!(TABLE.remove(key), Some(Box::new(i)));
+                        // SAFETY: It is not there.
+                        assert_eq!(unsafe { TABLE.get(key) }, None);
+                    }
+                });
+            }
+        });
     }
 }
