@@ -68,6 +68,9 @@ test-model:
 	@scripts/in-root make -C /src/tools CARGO_TARGET_DIR=/src/build/tools model \
 		$(if $(PREEMPTIONS),PREEMPTIONS=$(PREEMPTIONS))
 
+test-sanitize:
+	@scripts/test sanitize
+
 check:
 	@scripts/check
 
@@ -83,7 +86,7 @@ help:
 	@sed -n 's/^#? //p' Makefile
 
 .PHONY: all everything module tools selftests install vm shell demo test test-compat \
-	test-storm soak fuzz test-debug test-model check update clean help
+	test-storm soak fuzz test-debug test-model test-sanitize check update clean help
 
 #? make                 build the module and the tools
 #? make demo            in a VM with Soft-RoCE, show processes sharing a domain
@@ -100,6 +103,7 @@ help:
 #?                      (KASAN, lockdep, kmemleak, ...) or kcsan; SHORT=1 is shorter
 #? make test-model      the lifetime core under a model checker, more of it than in the
 #?                      unit tests; PREEMPTIONS=4
+#? make test-sanitize   unit tests under AddressSanitizer and ThreadSanitizer
 #? make check           format, lints and style only
 #? make vm CMD='...'    run a shell command as root in a VM with the module loaded;
 #?                      SHARE=dir appears at /mnt/share, EXTRA_PACKAGES="..." are
